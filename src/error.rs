@@ -1,0 +1,240 @@
+//! What can go wrong, and what to do about it.
+//!
+//! Two kinds, told apart because their cures differ: [`ConfigError`] means the job as described can
+//! not run (nothing was started; change the job), [`RunError`] means a run was under way and failed.
+
+use std::fmt::Write as _;
+
+/// The job as described cannot run. Found before any thread starts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A column was named that the input does not have.
+    #[error("{role} column \"{name}\" is not in the input{}", suggestion(.nearest.as_ref(), .available))]
+    UnknownColumn {
+        /// What the column was wanted for: `key`, `time`, or the aggregate's text.
+        role: String,
+        /// The name as given.
+        name: String,
+        /// The closest existing name, if any is close.
+        nearest: Option<String>,
+        /// All names of the input.
+        available: Vec<String>,
+    },
+    /// A column has a type that its use does not allow.
+    #[error("{use_} cannot use column \"{column}\" of type {found}; {expected}")]
+    WrongType {
+        /// The use: `sum(x)`, `key`, `event time`.
+        use_: String,
+        /// The column.
+        column: String,
+        /// Its type.
+        found: String,
+        /// What would do instead.
+        expected: String,
+    },
+    /// Two output columns would carry the same name.
+    #[error("two output columns are called \"{name}\"; give one of them another name with `as`")]
+    DuplicateOutput {
+        /// The name.
+        name: String,
+    },
+    /// The input has two columns of one name and the job refers to it.
+    #[error("the input has more than one column called \"{name}\"; rename one so that it can be told apart")]
+    AmbiguousColumn {
+        /// The name.
+        name: String,
+    },
+    /// A number is outside what is possible.
+    #[error("{what} is {found}, but must be {expected}")]
+    OutOfRange {
+        /// The setting.
+        what: &'static str,
+        /// The value given.
+        found: String,
+        /// The range, and what to do.
+        expected: String,
+    },
+    /// A text could not be understood.
+    #[error("cannot understand {what} \"{text}\": {why}")]
+    Syntax {
+        /// What was being read: `aggregate`, `window`, `duration`.
+        what: &'static str,
+        /// The text.
+        text: String,
+        /// Where it went wrong and what was expected.
+        why: String,
+    },
+    /// Something that is planned but not there.
+    #[error("{what} is not supported yet; {instead}")]
+    Unsupported {
+        /// The feature, by name.
+        what: String,
+        /// What can be done today.
+        instead: String,
+    },
+    /// Settings that contradict each other or lack a part.
+    #[error("{0}")]
+    Inconsistent(String),
+}
+
+/// A run was under way and failed. Rows already emitted are right; later results are missing.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// An input could not be read to its end.
+    #[error("{0}")]
+    Input(#[from] SourceError),
+    /// The consumer of results failed.
+    #[error("results could not be delivered: {0}")]
+    Sink(#[from] SinkError),
+    /// A result does not fit its type.
+    #[error("{aggregate} of key {key}{} is {value}, which does not fit {data_type}; {advice}", window_text(.window.as_deref()))]
+    Overflow {
+        /// The aggregate's text, `sum(amount)`.
+        aggregate: String,
+        /// The key, readable.
+        key: String,
+        /// The window `[start, end)`, readable; none in a job without windows.
+        window: Option<String>,
+        /// The exact value.
+        value: String,
+        /// The type it should have fitted.
+        data_type: String,
+        /// What to do.
+        advice: String,
+    },
+    /// A batch pushed by the caller does not have the job's schema.
+    #[error("a batch does not fit the job: {0}")]
+    Batch(String),
+    /// A limit of the state was reached.
+    #[error("{0}")]
+    Limit(String),
+    /// A thread of the engine panicked; a defect in Saltmill or in code given to it.
+    #[error("{thread} stopped by a panic: {message}")]
+    Panicked {
+        /// Which thread.
+        thread: String,
+        /// The panic's message.
+        message: String,
+    },
+    /// The engine could not get what it needs from the operating system.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+    /// The engine has already stopped, because of an error that was reported elsewhere.
+    #[error("the engine has stopped; its run report or error says why")]
+    Stopped,
+    /// Conservation of rows is broken: a defect in Saltmill, reported instead of a wrong result.
+    #[error("defect: {rows_in} rows came in but {accounted} are accounted for; please report this")]
+    RowsLost {
+        /// Rows that came in.
+        rows_in: u64,
+        /// `aggregated + late + rejected`.
+        accounted: u64,
+    },
+}
+
+/// An input failed. Says which input, where in it, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{input}{}: {message}", at(.place.as_ref()))]
+pub struct SourceError {
+    /// File name or `-`.
+    pub input: String,
+    /// Line, row group, byte.
+    pub place: Option<String>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// The consumer of results failed or went away.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SinkError {
+    /// The consumer is gone (a closed pipe, a dropped receiver). Not a fault; the run ends.
+    #[error("the consumer of results has gone")]
+    Closed,
+    /// Writing failed.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn at(place: Option<&String>) -> String {
+    place.map(|p| format!(", {p}")).unwrap_or_default()
+}
+
+fn window_text(window: Option<&str>) -> String {
+    window.map(|w| format!(" in window {w}")).unwrap_or_default()
+}
+
+fn suggestion(nearest: Option<&String>, available: &[String]) -> String {
+    let mut text = String::new();
+    if let Some(nearest) = nearest {
+        let _ = write!(text, "; did you mean \"{nearest}\"?");
+    }
+    if available.is_empty() {
+        text.push_str("; the input has no columns");
+    } else {
+        let shown = available.iter().take(20).map(String::as_str).collect::<Vec<_>>().join(", ");
+        let more = available.len().saturating_sub(20);
+        let _ = write!(text, "; it has {shown}");
+        if more > 0 {
+            let _ = write!(text, " and {more} more");
+        }
+    }
+    text
+}
+
+/// The name among `available` closest to `name`, if close enough to be a likely slip.
+pub(crate) fn nearest_name(name: &str, available: &[String]) -> Option<String> {
+    let limit = (name.chars().count() / 3).max(1);
+    available
+        .iter()
+        .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .filter(|(distance, _)| *distance <= limit)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, candidate)| candidate.clone())
+}
+
+/// Levenshtein distance in characters, one row of the matrix at a time.
+fn edit_distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, ca) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, cb) in b.iter().enumerate() {
+            let substituted = diagonal + usize::from(ca != *cb);
+            diagonal = row[j + 1];
+            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_offered() {
+        let names = ["CustomerID".to_owned(), "Country".to_owned()];
+        assert_eq!(nearest_name("CustomerId", &names).as_deref(), Some("CustomerID"));
+        assert_eq!(nearest_name("Custmer", &names), None);
+        assert_eq!(nearest_name("countri", &names).as_deref(), Some("Country"));
+        let error = ConfigError::UnknownColumn {
+            role: "key".into(),
+            name: "countri".into(),
+            nearest: Some("Country".into()),
+            available: names.to_vec(),
+        };
+        assert_eq!(
+            error.to_string(),
+            "key column \"countri\" is not in the input; did you mean \"Country\"?; it has CustomerID, Country"
+        );
+    }
+}

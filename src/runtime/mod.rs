@@ -1,0 +1,2 @@
+//! Threads.
+pub mod source;
