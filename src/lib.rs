@@ -1,4 +1,8 @@
 //! Saltmill.
-#![allow(missing_docs, reason = "skeleton")]
+#![allow(missing_docs, dead_code, reason = "skeleton")]
 pub mod error;
+pub(crate) mod sys;
+pub(crate) mod column;
+pub(crate) mod state;
+pub(crate) mod aggregate;
 pub mod runtime;

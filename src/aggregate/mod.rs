@@ -1,0 +1,115 @@
+//! Aggregates: what is kept per key and window, and how it is updated, merged and turned into results.
+//!
+//! Aggregates over one column share what they keep: `sum(x), min(x), max(x), avg(x), count(x)` are one
+//! [`Accumulator`] whose words lie side by side in the key's row, so that a row of the input touches
+//! them in one pass. [`plan::Plan`] finds the sharing and lays out the row.
+//!
+//! The contract, and with it the salting contract: state is a fixed number of words plus, for what has
+//! no fixed size, a [`Side`] store of the pane. `merge` is associative and commutative, and
+//! `update` in any order and any split followed by `merge` in any order gives the same result, to the
+//! bit. Every accumulator here obeys it, so every one may be salted. `emit` is pure.
+
+use std::fmt::Debug;
+
+use arrow::array::ArrayRef;
+
+use crate::column::Column;
+use crate::state::rows::Rows;
+
+/// What is kept for one column (or for none: `count`), for every key of a pane.
+///
+/// The accumulator itself is a description; state lives in the pane's rows (`words()` words at the
+/// offset the plan gave it) and in the pane's [`Side`].
+pub(crate) trait Accumulator: Debug + Send + Sync {
+    /// Words in each row.
+    fn words(&self) -> usize;
+
+    /// Writes the state of "no rows yet".
+    fn init(&self, state: &mut [u64]);
+
+    /// An empty side store.
+    fn new_side(&self) -> Side {
+        Side::None
+    }
+
+    /// Adds row `selection[k]` of `column` to the `k`-th row of `rows`, at `offset`, for every `k`.
+    /// `column` is `None` for an accumulator without an input column.
+    fn update(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    );
+
+    /// Adds the rows `selection` of `column` to the one row `state`: for a hot key, reduced in
+    /// registers before the row is touched.
+    fn update_dense(
+        &self,
+        state: &mut [u64],
+        side: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    );
+
+    /// Merges the `k`-th row of `from` (with its side store) into the `k`-th row of `into`.
+    fn merge(
+        &self,
+        into: &mut Rows<'_>,
+        into_side: &mut Side,
+        from: &Rows<'_>,
+        from_side: &Side,
+        offset: usize,
+    );
+
+    /// The result column `part` for `rows`. Pure: may be called early, twice, for a reader.
+    fn emit(
+        &self,
+        part: Part,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<ArrayRef, Misfit>;
+}
+
+/// Which result of an accumulator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// Number of rows (`count`).
+    Rows,
+    /// Number of values that are not null (`count(x)`).
+    Values,
+    /// Sum, in the type of the rule table: integers Int64 (UInt64 for unsigned), floats Float64, decimals at precision 38 / 76.
+    Sum,
+    /// Sum of integers as Decimal128(38, 0).
+    SumDecimal,
+    /// Smallest value, in the input's type.
+    Min,
+    /// Largest value, in the input's type.
+    Max,
+    /// Mean: Float64, or a decimal for decimals.
+    Avg,
+}
+
+/// A result that does not fit its type; the caller knows the key, the window and the aggregate's name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Misfit {
+    /// Which of `rows`.
+    pub(crate) row: usize,
+    /// The exact value, as text.
+    pub(crate) value: String,
+    /// The type it should have fitted.
+    pub(crate) data_type: String,
+    /// What to do.
+    pub(crate) advice: String,
+}
+
+/// State of no fixed size, of all keys of a pane, for one accumulator. A row refers to it by index.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub(crate) enum Side {
+    /// Nothing beside the rows.
+    #[default]
+    None,
+}

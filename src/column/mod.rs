@@ -1,0 +1,39 @@
+//! Input columns in the few shapes the accumulators know.
+//!
+//! Arrow has some forty types; kernels for each would be code without end. A column is lent as it is
+//! where its values already are 64-bit integers, 64-bit floats, or decimals, and cast once per batch
+//! otherwise. Strings and binary stay in their own buffers and are reached by [`BytesColumn`].
+
+use arrow::array::ArrayRef;
+use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::datatypes::i256;
+
+/// A column of one batch, ready for an accumulator.
+#[derive(Debug, Clone)]
+pub(crate) struct Column {
+    /// The values; at null rows, anything.
+    pub(crate) values: Lane,
+    /// Which rows are valid; `None` if all are (also when the input carried a bitmap without a null).
+    pub(crate) nulls: Option<NullBuffer>,
+}
+
+/// Values of a column in one of the shapes that kernels exist for.
+#[derive(Debug, Clone)]
+pub(crate) enum Lane {
+    /// Signed integers of up to 64 bits, dates, times, timestamps, durations; booleans as 0 and 1.
+    I64(ScalarBuffer<i64>),
+    /// Unsigned integers of up to 64 bits.
+    U64(ScalarBuffer<u64>),
+    /// Floats of up to 64 bits.
+    F64(ScalarBuffer<f64>),
+    /// Decimals of up to 128 bits (smaller ones are cast).
+    I128(ScalarBuffer<i128>),
+    /// Decimals of 256 bits.
+    I256(ScalarBuffer<i256>),
+    /// Text and binary of every form.
+    Bytes(BytesColumn),
+}
+
+/// Text or binary, plain, large or view (dictionaries are cast to their values' type first).
+#[derive(Debug, Clone)]
+pub(crate) struct BytesColumn(pub(crate) ArrayRef);

@@ -1,0 +1,2 @@
+//! State: rows, tables, panes.
+pub(crate) mod rows;

@@ -1,0 +1,239 @@
+//! The rows of a pane: one row per key, key and accumulators side by side, never moved.
+//!
+//! A row is `stride` 64-bit words. Rows live in chunks that double in size, so that a pane with ten
+//! keys is small, a pane with ten million needs few chunks, and no row ever changes its address:
+//! pointers handed out by a lookup stay good while the store lives, and a later reader on another
+//! thread needs no lock. Large chunks are mapped and advised to huge pages, which decides the speed
+//! of random access.
+//!
+//! This module owns the only way from a row pointer to its words, [`Rows`]; the accumulators above it
+//! are safe code. It knows nothing of keys, hashes or aggregates.
+//!
+//! Cost: one address computation a row; the words of a row touch one or two cache lines.
+#![allow(unsafe_code, reason = "rows are reached through pointers that were looked up before")]
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ptr::NonNull;
+
+use crate::sys::WordChunk;
+
+/// Rows of the first chunk; every later chunk doubles the total.
+const FIRST_CHUNK_ROWS: usize = if cfg!(test) { 4 } else { 64 };
+
+/// Address of one row of a [`RowStore`], as remembered between lookup and update.
+///
+/// Useless without a [`Rows`], which can be built only by the store the pointer came from.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RowPtr(NonNull<u64>);
+
+// SAFETY: a `RowPtr` is a number until it is dereferenced, which only `Rows` does, and a `Rows`
+// borrows the store, so the usual rules for `&mut RowStore` decide which thread may use it.
+unsafe impl Send for RowPtr {}
+
+impl fmt::Debug for RowPtr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RowPtr({:p})", self.0)
+    }
+}
+
+/// Append-only rows of `stride` words each, addressed by dense ids `0, 1, 2, ...`.
+pub(crate) struct RowStore {
+    chunks: Vec<WordChunk>,
+    stride: usize,
+    len: usize,
+    capacity: usize,
+}
+
+impl fmt::Debug for RowStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowStore").field("stride", &self.stride).field("len", &self.len).finish()
+    }
+}
+
+impl RowStore {
+    /// An empty store of rows of `stride` words.
+    pub(crate) fn new(stride: usize) -> Self {
+        assert!(stride > 0, "a row has at least its key");
+        Self { chunks: Vec::new(), stride, len: 0, capacity: 0 }
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Words per row.
+    pub(crate) fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Bytes of the rows in use. Chunks beyond the last row are reserved but not touched.
+    pub(crate) fn bytes(&self) -> usize {
+        self.len * self.stride * size_of::<u64>()
+    }
+
+    /// Whether all large chunks lie on huge pages as far as the kernel was willing.
+    pub(crate) fn huge_pages(&self) -> bool {
+        self.chunks.iter().all(|chunk| !chunk.is_large() || chunk.huge_pages())
+    }
+
+    /// Forgets the rows and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Appends a copy of `template` and returns its id and address.
+    #[inline]
+    pub(crate) fn push(&mut self, template: &[u64]) -> (u32, RowPtr) {
+        assert_eq!(template.len(), self.stride, "a row has the store's width");
+        if self.len == self.capacity {
+            self.grow();
+        }
+        let id = self.len;
+        self.len += 1;
+        let ptr = self.address(id);
+        // SAFETY: `address(id)` points to `stride` words inside a chunk that this store owns and
+        // borrows mutably here; `template` has `stride` words and is another allocation.
+        unsafe { std::ptr::copy_nonoverlapping(template.as_ptr(), ptr.0.as_ptr(), self.stride) };
+        (u32::try_from(id).expect("`grow` keeps ids within 32 bits"), ptr)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let rows = if self.capacity == 0 { FIRST_CHUNK_ROWS } else { self.capacity };
+        assert!(self.capacity + rows <= u32::MAX as usize, "a pane holds at most 2^32 keys");
+        self.chunks.push(WordChunk::new(rows * self.stride));
+        self.capacity += rows;
+    }
+
+    /// Address of row `id`: chunk `c > 0` holds the ids `FIRST << (c - 1) .. FIRST << c`.
+    #[inline(always)]
+    fn address(&self, id: usize) -> RowPtr {
+        debug_assert!(id < self.capacity, "row {id} of {}", self.capacity);
+        let chunk = (usize::BITS - (id / FIRST_CHUNK_ROWS).leading_zeros()) as usize;
+        let first = if chunk == 0 { 0 } else { FIRST_CHUNK_ROWS << (chunk - 1) };
+        let base = self.chunks[chunk].as_ptr();
+        // SAFETY: chunk `chunk` has room for `first.max(FIRST_CHUNK_ROWS)` rows of `stride` words
+        // (`grow`), and `id - first` is less than that, so the offset stays inside the chunk.
+        RowPtr(unsafe { base.add((id - first) * self.stride) })
+    }
+
+    /// Address of row `id`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    #[inline(always)]
+    pub(crate) fn ptr(&self, id: u32) -> RowPtr {
+        assert!((id as usize) < self.len, "no row {id}, there are {}", self.len);
+        self.address(id as usize)
+    }
+
+    /// The words of row `id`.
+    #[inline(always)]
+    pub(crate) fn row(&self, id: u32) -> &[u64] {
+        let ptr = self.ptr(id);
+        // SAFETY: `ptr` is the address of an initialised row of `stride` words (`push`) inside a chunk
+        // that lives as long as `self`; `&self` keeps writers out.
+        unsafe { std::slice::from_raw_parts(ptr.0.as_ptr(), self.stride) }
+    }
+
+    /// Asks the processor to load the row's first cache line.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, ptr: RowPtr) {
+        crate::sys::prefetch(ptr.0.as_ptr());
+    }
+
+    /// The first `N` words of the row at `ptr`, which came from this store.
+    #[inline(always)]
+    pub(crate) fn head<const N: usize>(&self, ptr: RowPtr) -> &[u64; N] {
+        debug_assert!(N <= self.stride && self.owns(ptr), "a pointer of this store");
+        // SAFETY: pointers are made only by `address` of the store the table owns, and the table hands
+        // its own pointers back (checked in debug builds); rows never move or vanish while the store
+        // lives; `N <= stride` (`Table::new` asserts it for its key width).
+        unsafe { &*ptr.0.as_ptr().cast::<[u64; N]>() }
+    }
+
+    /// Mutable access to the rows at `ptrs`, which came from this store.
+    #[inline]
+    pub(crate) fn rows<'a>(&'a mut self, ptrs: &'a [RowPtr]) -> Rows<'a> {
+        debug_assert!(ptrs.iter().all(|ptr| self.owns(*ptr)), "pointers of this store");
+        Rows { ptrs, stride: self.stride, store: PhantomData }
+    }
+
+    /// Whether `ptr` is the address of a row of this store; for assertions.
+    fn owns(&self, ptr: RowPtr) -> bool {
+        let address = ptr.0.as_ptr().addr();
+        self.chunks.iter().any(|chunk| {
+            let start = chunk.as_ptr().as_ptr().addr();
+            let end = start + chunk.len() * size_of::<u64>();
+            (start..end).contains(&address)
+                && (address - start).is_multiple_of(self.stride * size_of::<u64>())
+        })
+    }
+}
+
+/// Rows of one store, in the order of the batch rows that belong to them. A row may occur many times.
+pub(crate) struct Rows<'a> {
+    ptrs: &'a [RowPtr],
+    stride: usize,
+    store: PhantomData<&'a mut RowStore>,
+}
+
+impl fmt::Debug for Rows<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Rows").field("len", &self.ptrs.len()).finish_non_exhaustive()
+    }
+}
+
+impl Rows<'_> {
+    /// Number of pointers.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.ptrs.len()
+    }
+
+    /// The `words` words at `offset` of the `k`-th row, to read.
+    ///
+    /// # Panics
+    /// If there is no `k`-th row or the words lie outside a row.
+    #[inline(always)]
+    pub(crate) fn state(&self, k: usize, offset: usize, words: usize) -> &[u64] {
+        assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        // SAFETY: the pointer is a row of the store (`RowStore::rows`), initialised in full by `push`;
+        // the words lie inside it (asserted); no `&mut` is alive, as that would borrow `self` mutably.
+        unsafe { std::slice::from_raw_parts(self.ptrs[k].0.as_ptr().add(offset), words) }
+    }
+
+    /// The `words` words at `offset` of the `k`-th row, to write.
+    ///
+    /// # Panics
+    /// As [`Rows::state`].
+    #[inline(always)]
+    pub(crate) fn state_mut(&mut self, k: usize, offset: usize, words: usize) -> &mut [u64] {
+        assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        // SAFETY: as in `state`; `&mut self` makes this the only reference into any row.
+        unsafe { std::slice::from_raw_parts_mut(self.ptrs[k].0.as_ptr().add(offset), words) }
+    }
+
+    /// Calls `f(k, words)` for each row in order, with the `words` words at `offset`.
+    ///
+    /// With a `words` known at compile time the slice's length is too, so indexing costs no check.
+    #[inline(always)]
+    pub(crate) fn for_each(
+        &mut self,
+        offset: usize,
+        words: usize,
+        mut f: impl FnMut(usize, &mut [u64]),
+    ) {
+        assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        for (k, ptr) in self.ptrs.iter().enumerate() {
+            // SAFETY: as in `state_mut`; one `&mut` at a time, ended before the next is made, so
+            // that equal pointers do not alias.
+            let state =
+                unsafe { std::slice::from_raw_parts_mut(ptr.0.as_ptr().add(offset), words) };
+            f(k, state);
+        }
+    }
+}

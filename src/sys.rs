@@ -1,0 +1,121 @@
+//! What only the operating system and the processor can give: mapped memory on huge pages, prefetch.
+//!
+//! The twin of a mapped chunk is a plain heap chunk (small chunks are one), tested against each other.
+#![allow(unsafe_code, reason = "raw memory and a prefetch hint")]
+
+use std::ptr::NonNull;
+
+use memmap2::MmapMut;
+
+/// Chunks from this size are mapped, in bytes: one huge page.
+const LARGE_BYTES: usize = 2 << 20;
+
+/// Fixed memory of zeroed 64-bit words that never moves.
+#[derive(Debug)]
+pub(crate) struct WordChunk {
+    base: NonNull<u64>,
+    words: usize,
+    huge_pages: bool,
+    /// Owns the memory; `base` points into it.
+    owner: Owner,
+}
+
+#[derive(Debug)]
+enum Owner {
+    /// Kept only to be dropped; never touched through the box while `base` is in use.
+    Heap(*mut [u64]),
+    Mapped(#[expect(dead_code, reason = "owns the mapping")] MmapMut),
+}
+
+// SAFETY: the chunk owns its memory (a leaked box or an anonymous mapping) and hands out only raw
+// pointers; nothing about it is tied to the thread that made it.
+unsafe impl Send for WordChunk {}
+// SAFETY: `&WordChunk` gives only the address, the length and a flag.
+unsafe impl Sync for WordChunk {}
+
+impl WordChunk {
+    /// `words` zeroed words; mapped and advised to huge pages if large.
+    pub(crate) fn new(words: usize) -> Self {
+        let bytes = words * size_of::<u64>();
+        if bytes >= LARGE_BYTES
+            && let Ok(chunk) = Self::mapped(words)
+        {
+            return chunk;
+        }
+        let owner: *mut [u64] = Box::into_raw(vec![0_u64; words].into_boxed_slice());
+        let base = NonNull::new(owner.cast::<u64>()).expect("a box is not null");
+        Self { base, words, huge_pages: false, owner: Owner::Heap(owner) }
+    }
+
+    fn mapped(words: usize) -> std::io::Result<Self> {
+        // One huge page more than asked for, so that the words can start on a huge-page boundary.
+        let mut map = MmapMut::map_anon(words * size_of::<u64>() + LARGE_BYTES)?;
+        #[cfg(target_os = "linux")]
+        let huge_pages = map.advise(memmap2::Advice::HugePage).is_ok();
+        #[cfg(not(target_os = "linux"))]
+        let huge_pages = false;
+        let start = map.as_mut_ptr();
+        let skip = start.align_offset(LARGE_BYTES);
+        assert!(skip <= LARGE_BYTES, "a byte pointer can always be aligned");
+        // SAFETY: the mapping is `LARGE_BYTES` longer than the words, and `skip <= LARGE_BYTES`.
+        let aligned = unsafe { start.add(skip) };
+        #[expect(clippy::cast_ptr_alignment, reason = "aligned to a huge page just above")]
+        let base = NonNull::new(aligned.cast::<u64>()).expect("a mapping is not null");
+        Ok(Self { base, words, huge_pages, owner: Owner::Mapped(map) })
+    }
+
+    /// The first word.
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> NonNull<u64> {
+        self.base
+    }
+
+    /// Number of words.
+    pub(crate) fn len(&self) -> usize {
+        self.words
+    }
+
+    /// Whether this chunk is of a size that is mapped.
+    pub(crate) fn is_large(&self) -> bool {
+        self.words * size_of::<u64>() >= LARGE_BYTES
+    }
+
+    /// Whether the kernel accepted the advice to use huge pages.
+    pub(crate) fn huge_pages(&self) -> bool {
+        self.huge_pages
+    }
+
+    /// The words.
+    pub(crate) fn words(&self) -> &[u64] {
+        // SAFETY: `base` points to `words` initialised (zeroed) words owned by `self`.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
+    }
+
+    /// The words, to write.
+    pub(crate) fn words_mut(&mut self) -> &mut [u64] {
+        // SAFETY: as in `words`; `&mut self` makes it the only reference made through the chunk.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for WordChunk {
+    fn drop(&mut self) {
+        if let Owner::Heap(owner) = self.owner {
+            // SAFETY: `owner` came from `Box::into_raw` in `new` and is given back once.
+            drop(unsafe { Box::from_raw(owner) });
+        }
+    }
+}
+
+/// Asks the processor to load the cache line at `address` for reading and writing. Never faults.
+#[inline(always)]
+pub(crate) fn prefetch<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a prefetch is a hint; any address is allowed and none is dereferenced.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(address.cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
