@@ -2,6 +2,7 @@
 #![allow(missing_docs, dead_code, reason = "skeleton")]
 pub mod error;
 pub(crate) mod sys;
+pub mod key;
 pub(crate) mod column;
 pub(crate) mod state;
 pub(crate) mod aggregate;

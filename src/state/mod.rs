@@ -1,2 +1,5 @@
-//! State: rows, tables, panes.
+//! State: rows that never move, tables from keys to rows, and panes, which hold one window's keys.
+
 pub(crate) mod rows;
+pub(crate) mod arena;
+pub(crate) mod table;

@@ -1,0 +1,382 @@
+//! The table of a pane: from keys to rows.
+//!
+//! An open-addressing index of 64-bit entries (32-bit tag, 32-bit row id + 1; 0 is empty) in front of
+//! a [`RowStore`]. A slot is the tag's high bits, so that growing the index is one sequential pass over
+//! its entries and never looks at a key. Rows are appended in the order their keys first appear, which
+//! packs the rows of frequent keys together.
+//!
+//! A batch is probed in blocks: the index entries of the block after next are prefetched, the next block
+//! is probed by tag and its rows are prefetched, and the keys of the current block are compared. So a
+//! cold row costs about two cache misses, both overlapped with other rows' work.
+//!
+//! **Invariant:** one row per key; a row's key never changes; row ids are dense, in order of insertion.
+
+use std::ops::Range;
+
+use super::arena::Arena;
+use super::rows::{RowPtr, RowStore};
+use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, short_bytes};
+use crate::key::encode::DecodeKeys;
+use crate::sys::{WordChunk, prefetch};
+
+/// Rows probed together.
+const BLOCK: usize = 32;
+
+/// Entries of an empty table's index. At least two blocks, so that a block always finds room.
+const INDEX_MIN: usize = 128;
+
+/// Rows by key.
+#[derive(Debug)]
+pub(crate) struct Table {
+    index: WordChunk,
+    /// `tag >> shift` is the slot where a search starts.
+    shift: u32,
+    rows: RowStore,
+    arena: Arena,
+    /// Words of the key at the start of each row: 1 or 2.
+    width: usize,
+    /// A new row: zeros for the key, then the initial states.
+    template: Vec<u64>,
+    /// Row of the NULL key, for keys of one word (NULL byte keys have words of their own).
+    null_row: Option<u32>,
+}
+
+impl Table {
+    /// An empty table for keys of `width` words, whose rows continue with `state` for a new key.
+    pub(crate) fn new(width: usize, state: &[u64]) -> Self {
+        assert!(matches!(width, 1 | 2), "keys are one or two words");
+        let mut template = vec![0; width];
+        template.extend_from_slice(state);
+        Self {
+            index: WordChunk::new(INDEX_MIN),
+            shift: shift_of(INDEX_MIN),
+            rows: RowStore::new(template.len()),
+            arena: Arena::default(),
+            width,
+            template,
+            null_row: None,
+        }
+    }
+
+    /// Number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Bytes of keys, states and index.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.bytes() + self.index.len() * size_of::<u64>() + self.arena.bytes()
+    }
+
+    /// Whether large memory lies on huge pages as far as the kernel was willing.
+    pub(crate) fn huge_pages(&self) -> bool {
+        self.rows.huge_pages() && (!self.index.is_large() || self.index.huge_pages())
+    }
+
+    /// Words of a key; the states of a row start there.
+    pub(crate) fn width(&self) -> usize {
+        self.width
+    }
+
+    /// The rows.
+    pub(crate) fn rows_mut(&mut self) -> &mut RowStore {
+        &mut self.rows
+    }
+
+    /// Forgets all keys. Memory is kept, but an index much larger than the last use needed shrinks, so
+    /// that one large window does not tax all later ones.
+    pub(crate) fn clear(&mut self) {
+        let wanted = index_capacity(self.rows.len());
+        if wanted * 8 <= self.index.len() {
+            self.index = WordChunk::new(wanted);
+            self.shift = shift_of(wanted);
+        } else {
+            self.index.words_mut().fill(0);
+        }
+        self.rows.clear();
+        self.arena.clear();
+        self.null_row = None;
+    }
+
+    /// Appends to `out` the row of the key of each of the batch rows `selection`, inserting keys that
+    /// are new.
+    pub(crate) fn lookup(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut Vec<RowPtr>) {
+        assert_eq!(keys.width, self.width, "the keys are of the table's kind");
+        if self.width == 1 {
+            self.lookup_blocks::<1>(keys, selection, out);
+        } else {
+            self.lookup_blocks::<2>(keys, selection, out);
+        }
+    }
+
+    fn lookup_blocks<const W: usize>(
+        &mut self,
+        keys: &KeyBatch,
+        selection: &[u32],
+        out: &mut Vec<RowPtr>,
+    ) {
+        let start = out.len();
+        out.reserve(selection.len());
+        self.prefetch_index(keys, selection, 0..2 * BLOCK);
+        let mut probed = 0;
+        while probed < selection.len() {
+            let block = probed..(probed + BLOCK).min(selection.len());
+            self.prefetch_index(keys, selection, block.end + BLOCK..block.end + 2 * BLOCK);
+            self.probe::<W>(keys, &selection[block.clone()], out);
+            // The rows of the block before this one have had time to arrive.
+            if probed >= BLOCK {
+                let verify = probed - BLOCK..probed;
+                let rows = &selection[verify.clone()];
+                self.verify::<W>(keys, rows, &mut out[start + verify.start..start + verify.end]);
+            }
+            probed = block.end;
+        }
+        let last = selection.len().saturating_sub(1) / BLOCK * BLOCK;
+        self.verify::<W>(keys, &selection[last..], &mut out[start + last..]);
+    }
+
+    #[inline(always)]
+    fn prefetch_index(&self, keys: &KeyBatch, selection: &[u32], range: Range<usize>) {
+        let range = range.start.min(selection.len())..range.end.min(selection.len());
+        let index = self.index.words();
+        for &row in &selection[range] {
+            prefetch(&raw const index[(tag(keys.hashes[row as usize]) >> self.shift) as usize]);
+        }
+    }
+
+    /// Finds a row with the key's tag for each of `selection`, or inserts the key.
+    #[inline(always)]
+    fn probe<const W: usize>(
+        &mut self,
+        keys: &KeyBatch,
+        selection: &[u32],
+        out: &mut Vec<RowPtr>,
+    ) {
+        self.reserve(selection.len());
+        for &row in selection {
+            let tag = tag(keys.hashes[row as usize]);
+            let index = self.index.words();
+            let mask = index.len() - 1;
+            let mut slot = (tag >> self.shift) as usize;
+            let found = loop {
+                let entry = index[slot & mask];
+                if entry == 0 {
+                    break None;
+                }
+                if entry >> 32 == u64::from(tag) {
+                    break Some(id_of(entry));
+                }
+                slot += 1;
+            };
+            let ptr = match found {
+                Some(id) => {
+                    let ptr = self.rows.ptr(id);
+                    self.rows.prefetch(ptr);
+                    ptr
+                }
+                None => self.insert::<W>(keys, row, slot & mask),
+            };
+            out.push(ptr);
+        }
+    }
+
+    /// Compares the keys of rows that were found by tag; where they differ (two keys of one tag), looks
+    /// again.
+    #[inline(always)]
+    fn verify<const W: usize>(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut [RowPtr]) {
+        let words = keys.words.as_slice();
+        for (ptr, &row) in out.iter_mut().zip(selection) {
+            let key = &words[row as usize * W..row as usize * W + W];
+            let head = self.rows.head::<W>(*ptr);
+            // The second word of a long key is a place, not a part of the key.
+            let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
+            if !equal && !(W == 2 && self.long_keys_equal::<W>(keys, key, *ptr)) {
+                *ptr = self.lookup_again::<W>(keys, row);
+            }
+        }
+    }
+
+    #[inline]
+    fn long_keys_equal<const W: usize>(&self, keys: &KeyBatch, key: &[u64], ptr: RowPtr) -> bool {
+        let head = self.rows.head::<W>(ptr);
+        key[0] == head[0]
+            && is_long(key[0])
+            && keys.long.bytes(key[0], key[1]) == self.arena.get(head[1], key_len(key[0]))
+    }
+
+    /// The whole search, key by key: for tags that more than one key has.
+    #[cold]
+    #[inline(never)]
+    fn lookup_again<const W: usize>(&mut self, keys: &KeyBatch, row: u32) -> RowPtr {
+        self.reserve(1);
+        let tag = tag(keys.hashes[row as usize]);
+        let words = keys.words.as_slice();
+        let key = &words[row as usize * W..row as usize * W + W];
+        let mask = self.index.len() - 1;
+        let mut slot = (tag >> self.shift) as usize & mask;
+        loop {
+            let entry = self.index.words()[slot];
+            if entry == 0 {
+                return self.insert::<W>(keys, row, slot);
+            }
+            if entry >> 32 == u64::from(tag) {
+                let ptr = self.rows.ptr(id_of(entry));
+                let head = self.rows.head::<W>(ptr);
+                if (key == head && !(W == 2 && is_long(key[0])))
+                    || (W == 2 && self.long_keys_equal::<W>(keys, key, ptr))
+                {
+                    return ptr;
+                }
+            }
+            slot = (slot + 1) & mask;
+        }
+    }
+
+    /// Appends the row of a new key and enters it at the empty `slot`.
+    #[inline]
+    fn insert<const W: usize>(&mut self, keys: &KeyBatch, row: u32, slot: usize) -> RowPtr {
+        let i = row as usize;
+        let key = &keys.words.as_slice()[i * W..i * W + W];
+        self.template[..W].copy_from_slice(key);
+        if W == 2 && is_long(key[0]) {
+            self.template[1] = self.arena.push(keys.long.bytes(key[0], key[1]));
+        }
+        let (id, ptr) = self.rows.push(&self.template);
+        if W == 1 && keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
+            self.null_row = Some(id);
+        }
+        self.index.words_mut()[slot] =
+            (u64::from(tag(keys.hashes[i])) << 32) | (u64::from(id) + 1);
+        ptr
+    }
+
+    /// Makes room in the index for `additional` keys.
+    #[inline(always)]
+    fn reserve(&mut self, additional: usize) {
+        if (self.rows.len() + additional) * 8 > self.index.len() * 5 {
+            self.grow(additional);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self, additional: usize) {
+        let capacity = index_capacity(self.rows.len() + additional).max(self.index.len() * 2);
+        assert!(capacity <= 1 << 32, "a table holds at most 2^31 keys");
+        let shift = shift_of(capacity);
+        let mut index = WordChunk::new(capacity);
+        let (entries, mask) = (index.words_mut(), capacity - 1);
+        for &entry in self.index.words().iter().filter(|entry| **entry != 0) {
+            let mut slot = ((entry >> 32) as usize) >> shift;
+            while entries[slot & mask] != 0 {
+                slot += 1;
+            }
+            entries[slot & mask] = entry;
+        }
+        self.index = index;
+        self.shift = shift;
+    }
+
+    /// The keys of the rows `ids`, to be decoded.
+    pub(crate) fn keys(&self, ids: Range<u32>) -> TableKeys<'_> {
+        TableKeys { table: self, ids }
+    }
+
+    /// Writes the keys of the rows `ids` as a batch, hashes included, so that they can be looked up in
+    /// another table: how a partial finds its owner's row. `hash` gives the hash of a key's words.
+    pub(crate) fn export_keys(&self, ids: Range<u32>, out: &mut KeyBatch) {
+        use crate::key::hash::{NULL_HASH, hash_long, hash_short, hash_word};
+        out.width = self.width;
+        out.nulls = None;
+        out.hashes.clear();
+        let text = out.long.start();
+        let words = out.words.start();
+        for id in ids.clone() {
+            let row = self.rows.row(id);
+            match (self.width, row[0]) {
+                (1, word) if self.null_row == Some(id) => {
+                    out.hashes.push(NULL_HASH);
+                    words.push(word);
+                }
+                (1, word) => {
+                    out.hashes.push(hash_word(word));
+                    words.push(word);
+                }
+                (_, w0) if is_long(w0) => {
+                    let bytes = self.arena.get(row[1], key_len(w0));
+                    out.hashes.push(hash_long(bytes));
+                    words.extend_from_slice(&[w0, text.len() as u64]);
+                    text.extend_from_slice(bytes);
+                }
+                (_, w0) => {
+                    out.hashes
+                        .push(if w0 == NULL_BYTES { NULL_HASH } else { hash_short(w0, row[1]) });
+                    words.extend_from_slice(&row[..2]);
+                }
+            }
+        }
+        if let Some(null_row) = self.null_row.filter(|row| self.width == 1 && ids.contains(row)) {
+            out.nulls = Some(ids.map(|id| id != null_row).collect());
+        }
+    }
+}
+
+/// Keys of some rows of a table.
+#[derive(Debug)]
+pub(crate) struct TableKeys<'a> {
+    table: &'a Table,
+    ids: Range<u32>,
+}
+
+impl DecodeKeys for TableKeys<'_> {
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn word(&self, k: usize) -> Option<u64> {
+        let id = self.id(k);
+        (self.table.null_row != Some(id)).then(|| self.table.rows.row(id)[0])
+    }
+
+    fn bytes(&self, k: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        let row = self.table.rows.row(self.id(k));
+        let len = key_len(row[0]);
+        if row[0] == NULL_BYTES {
+            visit(None);
+        } else if len <= INLINE_BYTES {
+            visit(Some(&short_bytes(row[0], row[1])[..len]));
+        } else {
+            visit(Some(self.table.arena.get(row[1], len)));
+        }
+    }
+}
+
+impl TableKeys<'_> {
+    fn id(&self, k: usize) -> u32 {
+        self.ids.start + u32::try_from(k).expect("row ids are 32 bits")
+    }
+}
+
+/// The part of the hash that the index keeps: not the part that chose the key group.
+#[inline(always)]
+fn tag(hash: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+    let tag = hash as u32;
+    tag
+}
+
+#[inline(always)]
+fn id_of(entry: u64) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "the low half is wanted")]
+    let id = entry as u32 - 1;
+    id
+}
+
+/// Smallest index for `keys` keys at a load of at most 5/8.
+fn index_capacity(keys: usize) -> usize {
+    (keys * 8).div_ceil(5).next_power_of_two().max(INDEX_MIN)
+}
+
+fn shift_of(capacity: usize) -> u32 {
+    32 - capacity.trailing_zeros()
+}

@@ -1,0 +1,5 @@
+//! Event time: reading it, assigning rows to windows, watermarks.
+
+pub mod window;
+pub(crate) mod event_time;
+pub(crate) mod watermark;
