@@ -5,5 +5,7 @@ pub(crate) mod sys;
 pub mod key;
 pub(crate) mod column;
 pub(crate) mod state;
-pub(crate) mod aggregate;
+pub mod aggregate;
+pub mod time;
+pub mod config;
 pub mod runtime;

@@ -1,2 +1,16 @@
-//! Threads.
+//! The engine: producers, routers, rings, shards and their threads.
+
+pub(crate) mod wake;
+pub(crate) mod ring;
+pub(crate) mod message;
+pub mod sink;
+pub(crate) mod router;
+pub(crate) mod shared;
+pub mod ingest;
+pub(crate) mod shard;
 pub mod source;
+pub(crate) mod source_set;
+pub(crate) mod affinity;
+pub mod report;
+pub(crate) mod worker;
+pub mod engine;

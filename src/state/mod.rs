@@ -3,3 +3,4 @@
 pub(crate) mod rows;
 pub(crate) mod arena;
 pub(crate) mod table;
+pub(crate) mod pane;

@@ -84,6 +84,19 @@ impl From<TimeUnit> for Unit {
     }
 }
 
+/// Least and largest time that a column of `data_type` can hold.
+pub(crate) fn limits(data_type: &DataType) -> (i64, i64) {
+    match data_type {
+        DataType::Date32 | DataType::Int32 => (i64::from(i32::MIN), i64::from(i32::MAX)),
+        DataType::Int8 => (i64::from(i8::MIN), i64::from(i8::MAX)),
+        DataType::Int16 => (i64::from(i16::MIN), i64::from(i16::MAX)),
+        DataType::UInt8 => (0, i64::from(u8::MAX)),
+        DataType::UInt16 => (0, i64::from(u16::MAX)),
+        DataType::UInt32 => (0, i64::from(u32::MAX)),
+        _ => (i64::MIN, i64::MAX),
+    }
+}
+
 /// Event times of a batch.
 #[derive(Debug)]
 pub(crate) struct Times {

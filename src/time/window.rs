@@ -101,10 +101,17 @@ pub(crate) struct Tumbling {
     size: i64,
     /// Start of one window, `0 <= offset < size`.
     offset: i64,
+    /// Least and largest time that the time column's type can hold: window bounds are of its type.
+    limits: (i64, i64),
 }
 
 impl Tumbling {
-    pub(crate) fn new(size: Duration, offset: Duration, unit: Unit) -> Result<Self, ConfigError> {
+    pub(crate) fn new(
+        size: Duration,
+        offset: Duration,
+        unit: Unit,
+        limits: (i64, i64),
+    ) -> Result<Self, ConfigError> {
         let in_units = |what: &'static str, duration: Duration| {
             unit.exact(duration).ok_or_else(|| ConfigError::OutOfRange {
                 what,
@@ -121,7 +128,7 @@ impl Tumbling {
             });
         }
         let offset = in_units("window offset", offset)?.rem_euclid(size);
-        Ok(Self { size, offset })
+        Ok(Self { size, offset, limits })
     }
 
     /// Start of the window of time `time`: floor division, so that times before 1970 fall into the right
@@ -130,8 +137,8 @@ impl Tumbling {
     pub(crate) fn start(self, time: i64) -> Option<i64> {
         let into = time.checked_sub(self.offset)?.rem_euclid(self.size);
         let start = time.checked_sub(into)?;
-        start.checked_add(self.size)?;
-        Some(start)
+        let end = start.checked_add(self.size)?;
+        (self.limits.0 <= start && end <= self.limits.1).then_some(start)
     }
 
     /// End of the window that starts at `start`.
@@ -152,7 +159,9 @@ mod tests {
         fn windows_partition_time(
             time in any::<i64>(), size in 1_i64..=i64::MAX / 4, offset in any::<u32>(),
         ) {
-            let windows = Tumbling { size, offset: i64::from(offset).rem_euclid(size) };
+            let windows = Tumbling {
+                size, offset: i64::from(offset).rem_euclid(size), limits: (i64::MIN, i64::MAX),
+            };
             if let Some(start) = windows.start(time) {
                 prop_assert!(start <= time && time < windows.end(start));
                 prop_assert_eq!(windows.start(start), Some(start));
@@ -164,10 +173,12 @@ mod tests {
         }
     }
 
+    const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+
     #[test]
     fn negative_times_fall_into_the_window_before() {
         let windows =
-            Tumbling::new(Duration::from_secs(10), Duration::from_secs(3), Unit::Second).unwrap();
+            Tumbling::new(Duration::from_secs(10), Duration::from_secs(3), Unit::Second, ALL).unwrap();
         assert_eq!(windows.start(-1), Some(-7));
         assert_eq!(windows.start(2), Some(-7));
         assert_eq!(windows.start(3), Some(3));
@@ -198,8 +209,8 @@ mod tests {
     #[test]
     fn a_window_must_be_whole_units() {
         let error =
-            Tumbling::new(Duration::from_millis(1500), Duration::ZERO, Unit::Second).unwrap_err();
+            Tumbling::new(Duration::from_millis(1500), Duration::ZERO, Unit::Second, ALL).unwrap_err();
         assert!(error.to_string().contains("whole number of seconds"), "{error}");
-        assert!(Tumbling::new(Duration::from_secs(3600), Duration::ZERO, Unit::Day).is_err());
+        assert!(Tumbling::new(Duration::from_secs(3600), Duration::ZERO, Unit::Day, ALL).is_err());
     }
 }

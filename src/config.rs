@@ -1,0 +1,344 @@
+//! The job: what is to be computed and with which limits, validated before anything starts.
+
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+
+use crate::aggregate::plan::Plan;
+use crate::aggregate::spec::Aggregate;
+use crate::error::{ConfigError, nearest_name};
+use crate::key::encode::KeyEncoder;
+use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
+use crate::time::event_time::{Unit, limits};
+use crate::time::window::{Tumbling, Window};
+
+/// Rows a batch is cut into by default: keys, hashes and a few columns of so many rows stay in a core's
+/// second-level cache.
+pub const BATCH_ROWS_DEFAULT: usize = 8192;
+
+/// Batches a ring holds by default.
+pub const RING_CAPACITY_DEFAULT: usize = 8;
+
+/// Where the shards' threads run.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum Pinning {
+    /// Each shard is pinned to one of the cores available to the process, in turn, if there are at
+    /// least as many cores as shards.
+    #[default]
+    Auto,
+    /// The operating system decides.
+    Off,
+    /// Shard `i` is pinned to core `cores[i % cores.len()]`.
+    Cores(Vec<usize>),
+}
+
+/// How keys that take a large share of the rows are treated.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum SkewMode {
+    /// Every row goes to the one shard that owns its key.
+    #[default]
+    Off,
+}
+
+/// A validated job. Made by [`Job::builder`], run by [`Engine`](crate::runtime::engine::Engine).
+#[derive(Debug)]
+pub struct Job {
+    pub(crate) schema: SchemaRef,
+    pub(crate) output_schema: SchemaRef,
+    pub(crate) keys: KeyEncoder,
+    pub(crate) plan: Plan,
+    pub(crate) time: Option<EventTime>,
+    pub(crate) windows: Option<Tumbling>,
+    pub(crate) workers: usize,
+    pub(crate) max_parallelism: u32,
+    pub(crate) ring_capacity: usize,
+    pub(crate) batch_rows: usize,
+    pub(crate) pinning: Pinning,
+    pub(crate) idle_timeout: Option<Duration>,
+    pub(crate) open_windows_max: usize,
+}
+
+/// The event-time column of a job.
+#[derive(Debug, Clone)]
+pub(crate) struct EventTime {
+    pub(crate) column: usize,
+    pub(crate) out_of_orderness: i64,
+}
+
+impl Job {
+    /// Starts the description of a job over batches of `schema`.
+    pub fn builder(schema: SchemaRef) -> JobBuilder {
+        JobBuilder {
+            schema,
+            keys: Vec::new(),
+            time: None,
+            time_unit: TimeUnit::Millisecond,
+            out_of_orderness: Duration::ZERO,
+            window: Window::None,
+            aggregates: Vec::new(),
+            workers: None,
+            max_parallelism: MAX_PARALLELISM_DEFAULT,
+            ring_capacity: RING_CAPACITY_DEFAULT,
+            batch_rows: BATCH_ROWS_DEFAULT,
+            pinning: Pinning::Auto,
+            idle_timeout: None,
+            open_windows_max: 100_000,
+        }
+    }
+
+    /// Schema of the batches that go in.
+    pub fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    /// Schema of the results: `window_start` and `window_end` (with a window), the key columns, then the
+    /// aggregates in the order asked for.
+    pub fn output_schema(&self) -> &SchemaRef {
+        &self.output_schema
+    }
+
+    /// Number of shards.
+    pub fn workers(&self) -> usize {
+        self.workers
+    }
+
+    /// Number of leading output columns that say window and key: what ordered output sorts by.
+    pub fn grouping_columns(&self) -> usize {
+        self.keys.fields().len() + if self.windows.is_some() { 2 } else { 0 }
+    }
+
+    /// Number of shards, for arithmetic on key groups.
+    pub(crate) fn shards(&self) -> u32 {
+        u32::try_from(self.workers).expect("validated: at most max_parallelism")
+    }
+}
+
+/// Describes a job step by step; [`build`](Self::build) validates it.
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct JobBuilder {
+    schema: SchemaRef,
+    keys: Vec<String>,
+    time: Option<String>,
+    time_unit: TimeUnit,
+    out_of_orderness: Duration,
+    window: Window,
+    aggregates: Vec<Aggregate>,
+    workers: Option<usize>,
+    max_parallelism: u32,
+    ring_capacity: usize,
+    batch_rows: usize,
+    pinning: Pinning,
+    idle_timeout: Option<Duration>,
+    open_windows_max: usize,
+}
+
+impl JobBuilder {
+    /// Columns that make up the key; none means one global group.
+    pub fn key<S: Into<String>>(mut self, columns: impl IntoIterator<Item = S>) -> Self {
+        self.keys = columns.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The event-time column: a timestamp, a date, or an integer.
+    pub fn event_time(mut self, column: impl Into<String>) -> Self {
+        self.time = Some(column.into());
+        self
+    }
+
+    /// Unit of an event-time column of plain integers. Default: milliseconds.
+    pub fn event_time_unit(mut self, unit: TimeUnit) -> Self {
+        self.time_unit = unit;
+        self
+    }
+
+    /// How far behind its largest value so far an input's event time may run. Default: 0.
+    pub fn out_of_orderness(mut self, bound: Duration) -> Self {
+        self.out_of_orderness = bound;
+        self
+    }
+
+    /// The windows. Default: none.
+    pub fn window(mut self, window: Window) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// Adds an aggregate.
+    pub fn aggregate(mut self, aggregate: Aggregate) -> Self {
+        self.aggregates.push(aggregate);
+        self
+    }
+
+    /// Adds aggregates.
+    pub fn aggregates(mut self, aggregates: impl IntoIterator<Item = Aggregate>) -> Self {
+        self.aggregates.extend(aggregates);
+        self
+    }
+
+    /// Number of shards. Default: one per core available to the process.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = Some(workers);
+        self
+    }
+
+    /// Number of key groups, fixed for the life of the state. Default: 128.
+    pub fn max_parallelism(mut self, groups: u32) -> Self {
+        self.max_parallelism = groups;
+        self
+    }
+
+    /// Batches that each ring between a producer and a shard holds. Default: 8.
+    pub fn ring_capacity(mut self, batches: usize) -> Self {
+        self.ring_capacity = batches;
+        self
+    }
+
+    /// Rows into which pushed batches are cut. Default: 8192.
+    pub fn batch_rows(mut self, rows: usize) -> Self {
+        self.batch_rows = rows;
+        self
+    }
+
+    /// Where the shards' threads run. Default: pinned, if there are enough cores.
+    pub fn pinning(mut self, pinning: Pinning) -> Self {
+        self.pinning = pinning;
+        self
+    }
+
+    /// A producer that is silent for so long no longer holds back the watermark, until it speaks again.
+    /// Time during which it is held back by the engine does not count. Default: never.
+    pub fn idle_timeout(mut self, timeout: Duration) -> Self {
+        self.idle_timeout = Some(timeout);
+        self
+    }
+
+    /// Windows that may be open in one shard at once; one more is an error of the run. Default: 100,000.
+    pub fn open_windows_max(mut self, windows: usize) -> Self {
+        self.open_windows_max = windows;
+        self
+    }
+
+    /// Validates the description.
+    pub fn build(self) -> Result<Job, ConfigError> {
+        let workers = self.validated_workers()?;
+        positive("ring capacity", self.ring_capacity, 1 << 16)?;
+        positive("batch size", self.batch_rows, 1 << 24)?;
+        positive("limit of open windows", self.open_windows_max, usize::MAX)?;
+        let mut key_columns = Vec::with_capacity(self.keys.len());
+        for name in &self.keys {
+            let column = find_column(&self.schema, name, "key")?;
+            if key_columns.contains(&column) {
+                return Err(ConfigError::Inconsistent(format!("key column \"{name}\" is named twice")));
+            }
+            key_columns.push(column);
+        }
+        let keys = KeyEncoder::new(&self.schema, key_columns)?;
+        let (time, windows) = self.validated_time()?;
+        let mut fields = Vec::new();
+        if let (Some(time), Some(_)) = (&time, windows) {
+            let data_type = self.schema.field(time.column).data_type();
+            fields.push(Field::new("window_start", data_type.clone(), false));
+            fields.push(Field::new("window_end", data_type.clone(), false));
+        }
+        fields.extend(keys.fields().iter().cloned());
+        for (i, field) in fields.iter().enumerate() {
+            if fields[..i].iter().any(|other| other.name() == field.name()) {
+                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+            }
+        }
+        let reserved = fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        let plan = Plan::new(&self.aggregates, &self.schema, &reserved)?;
+        fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
+        Ok(Job {
+            schema: self.schema,
+            output_schema: Schema::new(fields).into(),
+            keys,
+            plan,
+            time,
+            windows,
+            workers,
+            max_parallelism: self.max_parallelism,
+            ring_capacity: self.ring_capacity,
+            batch_rows: self.batch_rows,
+            pinning: self.pinning,
+            idle_timeout: self.idle_timeout,
+            open_windows_max: self.open_windows_max,
+        })
+    }
+
+    fn validated_workers(&self) -> Result<usize, ConfigError> {
+        let max = self.max_parallelism;
+        if max == 0 || max > MAX_PARALLELISM_LIMIT {
+            return Err(ConfigError::OutOfRange {
+                what: "max parallelism",
+                found: max.to_string(),
+                expected: format!("1 to {MAX_PARALLELISM_LIMIT}"),
+            });
+        }
+        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = self.workers.unwrap_or_else(|| cores().min(max as usize));
+        if workers == 0 || workers > max as usize {
+            return Err(ConfigError::OutOfRange {
+                what: "number of workers",
+                found: workers.to_string(),
+                expected: format!("1 to {max}, the number of key groups (max parallelism)"),
+            });
+        }
+        Ok(workers)
+    }
+
+    fn validated_time(&self) -> Result<(Option<EventTime>, Option<Tumbling>), ConfigError> {
+        let Some(name) = &self.time else {
+            if self.window == Window::None {
+                return Ok((None, None));
+            }
+            return Err(ConfigError::Inconsistent(
+                "a window needs an event-time column; name one (--time COL)".into(),
+            ));
+        };
+        let column = find_column(&self.schema, name, "time")?;
+        let data_type = self.schema.field(column).data_type();
+        let unit = Unit::of(data_type, self.time_unit).ok_or_else(|| ConfigError::WrongType {
+            use_: "event time".into(),
+            column: name.clone(),
+            found: data_type.to_string(),
+            expected: "it must be a timestamp, a date, or an integer of up to 63 bits".into(),
+        })?;
+        let windows = match self.window {
+            Window::None => None,
+            Window::Tumbling { size, offset } => Some(Tumbling::new(size, offset, unit, limits(data_type))?),
+        };
+        let out_of_orderness = unit.at_least(self.out_of_orderness);
+        Ok((Some(EventTime { column, out_of_orderness }), windows))
+    }
+}
+
+fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigError> {
+    if (1..=max).contains(&value) {
+        return Ok(());
+    }
+    let expected = if max == usize::MAX { "at least 1".into() } else { format!("1 to {max}") };
+    Err(ConfigError::OutOfRange { what, found: value.to_string(), expected })
+}
+
+/// Index of the column `name`, which must be there once.
+pub(crate) fn find_column(schema: &Schema, name: &str, role: &str) -> Result<usize, ConfigError> {
+    let mut found =
+        schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name).map(|(i, _)| i);
+    match (found.next(), found.next()) {
+        (Some(column), None) => Ok(column),
+        (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),
+        (None, _) => {
+            let available =
+                schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+            Err(ConfigError::UnknownColumn {
+                role: role.to_owned(),
+                name: name.to_owned(),
+                nearest: nearest_name(name, &available),
+                available,
+            })
+        }
+    }
+}

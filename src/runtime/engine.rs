@@ -1,0 +1,273 @@
+//! The engine: starts the threads, hands out producers' handles, ends the run.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use arrow::record_batch::RecordBatch;
+
+use super::affinity;
+use super::ingest::Ingest;
+use super::report::{RunReport, ShardReport};
+use super::shard::Shard;
+use super::shared::{EngineShared, Request};
+use super::sink::{Sink, lock};
+use super::source::Source;
+use super::source_set::SourceSet;
+use super::wake::Sleeper;
+use super::worker::{self, Feed, WorkerStats};
+use crate::config::Job;
+use crate::error::RunError;
+use crate::key::group::groups_of_shard;
+
+/// A running job.
+///
+/// Dropping it without [`Engine::finish`] abandons the run and stops its threads.
+#[derive(Debug)]
+pub struct Engine {
+    shared: Arc<EngineShared>,
+    sources: Option<Arc<SourceSet>>,
+    threads: Vec<JoinHandle<Option<WorkerStats>>>,
+}
+
+impl Engine {
+    /// Starts a job that is fed through [`Ingest`] handles.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start(job: Job, sink: impl Sink + 'static) -> Result<Self, RunError> {
+        Self::start_threads(job, Arc::new(sink), None)
+    }
+
+    /// Starts a job that reads `sources` itself, each one input with its own watermark, all with the
+    /// job's schema. [`Engine::finish`] then waits for their end.
+    ///
+    /// # Errors
+    /// If a thread cannot be started.
+    pub fn start_on(
+        job: Job,
+        sources: Vec<Arc<dyn Source>>,
+        sink: impl Sink + 'static,
+    ) -> Result<Self, RunError> {
+        Self::start_threads(job, Arc::new(sink), Some(sources))
+    }
+
+    fn start_threads(
+        job: Job,
+        sink: Arc<dyn Sink>,
+        sources: Option<Vec<Arc<dyn Source>>>,
+    ) -> Result<Self, RunError> {
+        let job = Arc::new(job);
+        let out_of_orderness =
+            job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
+        let sources = sources.map(|sources| {
+            Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout))
+        });
+        let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
+        let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
+        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes));
+        let cores = affinity::cores(&job.pinning, job.workers);
+        let mut engine = Self { shared, sources, threads: Vec::new() };
+        // All feeds are known to all shards before the first thread runs.
+        let feeds = sleepers.iter().map(|sleeper| engine.feed(sleeper)).collect::<Vec<_>>();
+        if engine.sources.is_some() {
+            engine.shared.closing.store(true, Ordering::SeqCst);
+        }
+        for (id, (sleeper, feed)) in sleepers.into_iter().zip(feeds).enumerate() {
+            let core = cores.get(id).copied();
+            engine.start_thread(id, core, feed, sleeper)?;
+        }
+        Ok(engine)
+    }
+
+    fn feed(&self, sleeper: &Sleeper) -> Option<Feed> {
+        let sources = self.sources.as_ref()?;
+        let ingest = Ingest::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
+        Some(Feed::new(Arc::clone(sources), ingest))
+    }
+
+    fn start_thread(
+        &mut self,
+        id: usize,
+        core: Option<usize>,
+        feed: Option<Feed>,
+        sleeper: Sleeper,
+    ) -> Result<(), RunError> {
+        let shared = Arc::clone(&self.shared);
+        let name = format!("saltmill-shard-{id}");
+        let body = move || {
+            if let Some(core) = core {
+                affinity::pin(core);
+            }
+            let shard = Shard::new(id, Arc::clone(&shared));
+            let run = AssertUnwindSafe(|| worker::run(&shared, shard, feed, &sleeper));
+            match catch_unwind(run) {
+                Ok(Ok(stats)) => return Some(stats),
+                Ok(Err(error)) => shared.fail(error),
+                Err(panic) => {
+                    let message = panic_message(panic.as_ref());
+                    shared.fail(RunError::Panicked { thread: format!("shard {id}"), message });
+                }
+            }
+            None
+        };
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(body);
+        let thread = thread.map_err(|source| RunError::System {
+            what: format!("cannot start the thread {name}; lower the number of workers"),
+            source,
+        })?;
+        self.threads.push(thread);
+        Ok(())
+    }
+
+    /// Opens a handle for one more producing thread.
+    ///
+    /// # Errors
+    /// If the engine has stopped, or reads sources itself.
+    pub fn ingest(&self) -> Result<Ingest, RunError> {
+        if self.shared.is_stopped() || self.sources.is_some() {
+            return Err(RunError::Stopped);
+        }
+        Ok(Ingest::open(&self.shared))
+    }
+
+    /// Rows taken in so far.
+    pub fn rows_in(&self) -> u64 {
+        self.shared.rows_in.load(Ordering::Relaxed)
+    }
+
+    /// Whether all threads have ended, after which [`Engine::finish`] does not wait.
+    pub fn is_finished(&self) -> bool {
+        self.threads.iter().all(JoinHandle::is_finished)
+    }
+
+    /// The results as they stand, of all open windows, without closing them.
+    ///
+    /// Each shard answers between two batches, for itself; rows that are still in a handle or a ring are
+    /// not in it.
+    ///
+    /// # Errors
+    /// If the run has failed, or a result does not fit its type.
+    pub fn snapshot(&self) -> Result<Vec<RecordBatch>, RunError> {
+        let (reply, replies) = crossbeam::channel::unbounded();
+        for door in &self.shared.doors {
+            lock(&door.requests).push(Request::Snapshot(reply.clone()));
+            door.requested.store(true, Ordering::SeqCst);
+            door.wake.notify();
+        }
+        drop(reply);
+        let mut batches = Vec::new();
+        for _ in &self.shared.doors {
+            loop {
+                match replies.recv_timeout(std::time::Duration::from_millis(20)) {
+                    Ok(part) => {
+                        batches.extend(part?);
+                        break;
+                    }
+                    Err(_) if self.shared.is_stopped() || self.is_finished() => {
+                        return Err(RunError::Stopped);
+                    }
+                    Err(_) => {}
+                }
+            }
+        }
+        Ok(batches)
+    }
+
+    /// Waits until every handle is closed and every result is out, and reports.
+    ///
+    /// # Errors
+    /// Whatever made the run fail.
+    pub fn finish(mut self) -> Result<RunReport, RunError> {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        if self.sources.is_none() {
+            self.shared.sink.finishing();
+        }
+        self.shared.notify_all();
+        let mut stats = Vec::with_capacity(self.threads.len());
+        for thread in self.threads.drain(..) {
+            stats.extend(thread.join().unwrap_or(None));
+        }
+        if let Some(error) = self.shared.take_error() {
+            return Err(error);
+        }
+        if stats.len() != self.shared.job.workers {
+            return Err(RunError::Stopped);
+        }
+        self.report(&stats)
+    }
+
+    fn report(&self, stats: &[WorkerStats]) -> Result<RunReport, RunError> {
+        let job = &self.shared.job;
+        let counts = *lock(&self.shared.finished_counts);
+        let mut rejected =
+            self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
+        let rows_in = counts.rows_in + rejected.iter().map(|(_, rows)| rows).sum::<u64>();
+        for (reason, rows) in
+            [("null_time", counts.null_time), ("time_out_of_range", counts.time_out_of_range)]
+        {
+            match rejected.iter_mut().find(|(known, _)| known == reason) {
+                Some((_, sum)) => *sum += rows,
+                None if rows > 0 => rejected.push((reason.to_owned(), rows)),
+                None => {}
+            }
+        }
+        let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
+        let report = RunReport {
+            rows_in,
+            rows_aggregated: stats.iter().map(|stats| stats.shard.rows_in).sum(),
+            rows_late: counts.late,
+            rows_rejected: rejected,
+            windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
+            rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
+            elapsed: self.shared.started.elapsed(),
+            max_parallelism: job.max_parallelism,
+            huge_pages: !stats.iter().any(|stats| stats.shard.no_huge_pages),
+            shards: shards.collect(),
+        };
+        let accounted =
+            report.rows_aggregated + report.rows_late + report.rows_rejected_total();
+        if accounted != report.rows_in {
+            return Err(RunError::RowsLost { rows_in: report.rows_in, accounted });
+        }
+        Ok(report)
+    }
+}
+
+fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
+    let shard = u16::try_from(id).expect("validated: at most 2^15 shards");
+    let groups = groups_of_shard(shard, job.shards(), job.max_parallelism);
+    ShardReport {
+        key_groups: (*groups.start(), *groups.end()),
+        rows_in: stats.shard.rows_in,
+        rows_hot: 0,
+        rows_out: stats.shard.rows_out,
+        busy: stats.busy,
+        idle: stats.idle,
+        backpressured: stats.backpressured,
+        cpu: stats.cpu,
+        state_keys_max: stats.shard.state_keys_max,
+        state_bytes_max: stats.shard.state_bytes_max,
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if !self.threads.is_empty() {
+            self.shared.stop();
+            for thread in self.threads.drain(..) {
+                // A panic was caught inside the thread; there is nobody left to tell.
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
+}

@@ -1,0 +1,365 @@
+//! A producer's handle: rows go in here.
+//!
+//! One handle per producing thread. A handle routes a batch slice by slice and puts one message into
+//! each shard's ring; what does not fit waits in the handle's outbox, so that a handle never holds more
+//! than one batch. `push` waits for room, `try_push` gives the batch back; a worker that both reads and
+//! owns a shard does its shard's work meanwhile ([`Ingest::offer`] and [`Ingest::flush`]).
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use arrow::record_batch::RecordBatch;
+
+use super::message::{Message, Prepared};
+use super::ring::{Producer, ring};
+use super::router::Router;
+use super::shared::{Arrival, EngineShared, IngestShared};
+use super::sink::lock;
+use super::wake::{Sleeper, Wake};
+use crate::error::RunError;
+
+/// How long a waiting producer sleeps before it looks whether the engine still lives.
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A handle through which one thread feeds rows into an [`Engine`](super::engine::Engine).
+///
+/// Rows of one handle are in order: its watermark is the largest event time pushed so far less the
+/// job's out-of-orderness. Windows close when all open handles have passed their end, so open all
+/// handles before pushing to one, and close (or drop) those that are done.
+#[derive(Debug)]
+pub struct Ingest {
+    engine: Arc<EngineShared>,
+    shared: Arc<IngestShared>,
+    sleeper: Sleeper,
+    router: Router,
+    rings: Vec<Producer<Message>>,
+    /// Messages that wait for room, one per shard at most.
+    outbox: Vec<Option<Message>>,
+    /// A batch that is not routed to its end, and where it goes on.
+    backlog: Option<(RecordBatch, usize)>,
+    /// The watermark that each shard was last told.
+    told: Vec<i64>,
+    /// For a worker that reads several inputs: what it promises, which then replaces the router's.
+    promise: Option<i64>,
+    ended: bool,
+}
+
+/// Why [`Ingest::try_push`] did not take a batch.
+#[derive(Debug)]
+pub enum TryPushError {
+    /// There is no room now; here is the batch.
+    Full(RecordBatch),
+    /// The run has failed or stopped.
+    Run(RunError),
+}
+
+impl Ingest {
+    /// Opens a handle and makes it known to all shards.
+    pub(crate) fn open(engine: &Arc<EngineShared>) -> Self {
+        let sleeper = Sleeper::new();
+        let wake = Arc::clone(sleeper.wake());
+        Self::open_with(engine, sleeper, wake)
+    }
+
+    /// Opens the handle of a worker's feed: its thread never waits here, and is woken by `wake`.
+    pub(crate) fn open_for_worker(engine: &Arc<EngineShared>, wake: Arc<Wake>) -> Self {
+        Self::open_with(engine, Sleeper::new(), wake)
+    }
+
+    fn open_with(engine: &Arc<EngineShared>, sleeper: Sleeper, wake: Arc<Wake>) -> Self {
+        let shared = Arc::new(IngestShared::new(wake));
+        shared.touch(engine);
+        let mut rings = Vec::new();
+        for door in &engine.doors {
+            let (producer, consumer) = ring(engine.job.ring_capacity);
+            rings.push(producer);
+            let arrival = Arrival { ring: consumer, ingest: Arc::clone(&shared) };
+            lock(&door.arrivals).push(arrival);
+        }
+        lock(&engine.ingests).push(Arc::clone(&shared));
+        // First be seen, then look how far time has come: a shard that did not see this handle has
+        // published how far it went before it looked (`Shard::advance`).
+        engine.version.fetch_add(1, Ordering::SeqCst);
+        let mut router = Router::new(Arc::clone(&engine.job));
+        router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
+        let shards = rings.len();
+        Self {
+            engine: Arc::clone(engine),
+            shared,
+            sleeper,
+            router,
+            rings,
+            outbox: (0..shards).map(|_| None).collect(),
+            backlog: None,
+            told: vec![i64::MIN; shards],
+            promise: None,
+            ended: false,
+        }
+    }
+
+    /// Feeds a batch, waiting for room as long as needed.
+    ///
+    /// # Errors
+    /// If the batch does not have the job's schema, or the run has failed.
+    pub fn push(&mut self, batch: RecordBatch) -> Result<(), RunError> {
+        self.check(&batch)?;
+        self.wait_flush()?;
+        self.offer(batch);
+        self.wait_flush()
+    }
+
+    /// Feeds a batch if there is room, else gives it back. A batch that was taken may still be partly in
+    /// the handle; later calls, [`Ingest::flush`] and closing hand it on.
+    ///
+    /// # Errors
+    /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet.
+    pub fn try_push(&mut self, batch: RecordBatch) -> Result<(), TryPushError> {
+        self.check(&batch).map_err(TryPushError::Run)?;
+        if !self.try_flush().map_err(TryPushError::Run)? {
+            return Err(TryPushError::Full(batch));
+        }
+        self.offer(batch);
+        self.try_flush().map_err(TryPushError::Run)?;
+        Ok(())
+    }
+
+    /// Promises that no row before `time` (in the unit of the event-time column) will follow; rows that
+    /// break the promise are late. Waits for room.
+    pub fn watermark(&mut self, time: i64) -> Result<(), RunError> {
+        self.activate();
+        self.wait_flush()?;
+        self.router.watermark.raise(time);
+        self.wait_flush()
+    }
+
+    /// Excuses this handle from holding back the watermark, until its next push.
+    pub fn idle(&mut self) -> Result<(), RunError> {
+        self.wait_flush()?;
+        self.shared.set_idle();
+        for door in &self.engine.doors {
+            door.wake.notify();
+        }
+        Ok(())
+    }
+
+    /// Hands on what [`Ingest::try_push`] left in the handle, waiting for room.
+    pub fn flush(&mut self) -> Result<(), RunError> {
+        self.wait_flush()
+    }
+
+    /// Ends this producer: hands on what is left and releases its hold on the watermark. Dropping the
+    /// handle does the same, without telling of an error.
+    pub fn close(mut self) -> Result<(), RunError> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<(), RunError> {
+        self.activate();
+        let flushed = self.wait_flush();
+        self.queue_end();
+        flushed.and_then(|()| self.wait_flush())
+    }
+
+    /// Puts the end into the outbox, behind everything else; the outbox must be empty.
+    pub(crate) fn queue_end(&mut self) {
+        if self.ended {
+            return;
+        }
+        self.ended = true;
+        let watermark = self.current_watermark();
+        for slot in &mut self.outbox {
+            *slot = Some(Message { rows: None, watermark, end: true });
+        }
+        lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
+        let mut total = lock(&self.engine.finished_counts);
+        total.rows_in += self.router.counts.rows_in;
+        total.late += self.router.counts.late;
+        total.null_time += self.router.counts.null_time;
+        total.time_out_of_range += self.router.counts.time_out_of_range;
+    }
+
+    fn check(&self, batch: &RecordBatch) -> Result<(), RunError> {
+        let schema = &self.engine.job.schema;
+        if Arc::ptr_eq(schema, batch.schema_ref()) {
+            return Ok(());
+        }
+        let found = batch.schema_ref();
+        if found.fields().len() != schema.fields().len() {
+            return Err(RunError::Batch(format!(
+                "it has {} columns, the job was built for {}",
+                found.fields().len(),
+                schema.fields().len()
+            )));
+        }
+        for (want, have) in schema.fields().iter().zip(found.fields()) {
+            if want.name() != have.name() || want.data_type() != have.data_type() {
+                return Err(RunError::Batch(format!(
+                    "it has column \"{}\" of type {} where the job was built for \"{}\" of type {}",
+                    have.name(),
+                    have.data_type(),
+                    want.name(),
+                    want.data_type()
+                )));
+            }
+        }
+        for (field, column) in schema.fields().iter().zip(batch.columns()) {
+            if !field.is_nullable() && column.null_count() > 0 {
+                return Err(RunError::Batch(format!(
+                    "column \"{}\" was declared without nulls but has some",
+                    field.name()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes a batch over; the backlog must be empty.
+    pub(crate) fn offer(&mut self, batch: RecordBatch) {
+        debug_assert!(self.backlog.is_none(), "one batch at a time");
+        self.activate();
+        self.backlog = Some((batch, 0));
+    }
+
+    /// Takes over a batch of a source, which must have the job's schema.
+    pub(crate) fn offer_checked(&mut self, batch: RecordBatch) -> Result<(), RunError> {
+        self.check(&batch)?;
+        self.offer(batch);
+        Ok(())
+    }
+
+    /// Sets the state from which rows of an input continue, for a worker that reads parts of inputs.
+    pub(crate) fn continue_at(&mut self, max_time: i64, floor: i64) {
+        self.router.watermark.continue_at(max_time, floor);
+    }
+
+    /// The watermark of the rows routed so far, of the input they came from.
+    pub(crate) fn input_watermark(&self) -> i64 {
+        self.router.watermark.get()
+    }
+
+    /// What this producer promises to the shards, instead of its input's watermark.
+    pub(crate) fn promise(&mut self, watermark: i64) {
+        self.promise = Some(self.promise.unwrap_or(i64::MIN).max(watermark));
+    }
+
+    fn current_watermark(&self) -> i64 {
+        self.promise.unwrap_or_else(|| self.router.watermark.get())
+    }
+
+    /// Ends idleness. Rows that follow are late where the engine went on without this handle.
+    fn activate(&mut self) {
+        self.shared.touch(&self.engine);
+        if self.shared.set_active() {
+            let closed_to = self.engine.closed_to.load(Ordering::SeqCst);
+            self.router.watermark.raise(closed_to);
+        }
+    }
+
+    /// Hands on as much as there is room for, without waiting; true if nothing is left.
+    pub(crate) fn try_flush(&mut self) -> Result<bool, RunError> {
+        loop {
+            if self.engine.is_stopped() {
+                return Err(RunError::Stopped);
+            }
+            if !self.send_outbox() {
+                return Ok(false);
+            }
+            if !self.route_next()? && !self.queue_watermark() {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Routes the next slice of the backlog into the outbox; false if there is none.
+    fn route_next(&mut self) -> Result<bool, RunError> {
+        let Some((batch, start)) = self.backlog.take() else { return Ok(false) };
+        let rows = self.engine.job.batch_rows.min(batch.num_rows() - start);
+        let slice = if rows == batch.num_rows() { batch.clone() } else { batch.slice(start, rows) };
+        if start + rows < batch.num_rows() {
+            self.backlog = Some((batch, start + rows));
+        }
+        if rows > 0 {
+            let prepared = self.router.route(&slice, self.engine.sink.as_ref())?;
+            self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            self.queue_rows(&prepared);
+        }
+        Ok(true)
+    }
+
+    fn queue_rows(&mut self, prepared: &Arc<Prepared>) {
+        let watermark = self.current_watermark();
+        for (shard, part) in prepared.parts.iter().enumerate() {
+            if !part.selection.is_empty() {
+                let rows = Some(Arc::clone(prepared));
+                self.outbox[shard] = Some(Message { rows, watermark, end: false });
+                self.told[shard] = watermark;
+            }
+        }
+    }
+
+    /// Queues the watermark for shards that would close a window if they knew it; false if there are none.
+    fn queue_watermark(&mut self) -> bool {
+        let Some(windows) = self.engine.job.windows else { return false };
+        if self.ended {
+            return false;
+        }
+        let watermark = self.current_watermark();
+        let mut queued = false;
+        for (shard, told) in self.told.iter_mut().enumerate() {
+            // Window ends are window starts: something can close only if the start has changed.
+            if watermark > *told && windows.start(watermark) != windows.start(*told) {
+                self.outbox[shard] = Some(Message { rows: None, watermark, end: false });
+                *told = watermark;
+                queued = true;
+            }
+        }
+        queued
+    }
+
+    /// Moves the outbox into the rings; true if it is empty then.
+    fn send_outbox(&mut self) -> bool {
+        let mut empty = true;
+        for (shard, slot) in self.outbox.iter_mut().enumerate() {
+            if let Some(message) = slot.take() {
+                match self.rings[shard].push(message) {
+                    Ok(()) => self.engine.doors[shard].wake.notify(),
+                    Err(message) => {
+                        *slot = Some(message);
+                        empty = false;
+                    }
+                }
+            }
+        }
+        empty
+    }
+
+    fn wait_flush(&mut self) -> Result<(), RunError> {
+        while !self.try_flush()? {
+            self.shared.held_back.store(true, Ordering::SeqCst);
+            let (rings, outbox, engine) = (&self.rings, &self.outbox, &self.engine);
+            let capacity = engine.job.ring_capacity;
+            self.sleeper.sleep(WAIT, || {
+                engine.is_stopped()
+                    || rings
+                        .iter()
+                        .zip(outbox)
+                        .any(|(ring, slot)| slot.is_some() && ring.len() < capacity)
+            });
+            self.shared.touch(&self.engine);
+            self.shared.held_back.store(false, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Ingest {
+    fn drop(&mut self) {
+        if !self.ended && !self.engine.is_stopped() {
+            // An error here is the run's error, and told by `finish`.
+            if let Err(error) = self.end() {
+                self.engine.fail(error);
+            }
+        }
+    }
+}

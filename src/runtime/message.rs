@@ -1,0 +1,50 @@
+//! What travels from a producer to a shard.
+//!
+//! Rows are lent, not copied: all shards get the same [`Prepared`] batch and each reads the rows that
+//! the router selected for it. Control (watermark, end) travels in band behind the rows it follows, so a
+//! shard that has seen a watermark has seen every row before it.
+
+use std::sync::Arc;
+
+use crate::column::Column;
+use crate::key::batch::KeyBatch;
+
+/// One step of one producer, for one shard.
+#[derive(Debug)]
+pub(crate) struct Message {
+    /// Rows for this shard, if any.
+    pub(crate) rows: Option<Arc<Prepared>>,
+    /// The producer's watermark after the rows.
+    pub(crate) watermark: i64,
+    /// The producer has closed; nothing follows.
+    pub(crate) end: bool,
+}
+
+/// A batch that has been hashed, assigned to windows and split by owner. Immutable while lent; its
+/// memory is used again when no shard holds it any more.
+#[derive(Debug, Default)]
+pub(crate) struct Prepared {
+    pub(crate) keys: KeyBatch,
+    /// The columns that aggregates read, in the plan's order.
+    pub(crate) columns: Vec<Column>,
+    /// One part for each shard.
+    pub(crate) parts: Vec<Part>,
+}
+
+/// The rows of one shard.
+#[derive(Debug, Default)]
+pub(crate) struct Part {
+    /// Row numbers, grouped by window, ascending within each.
+    pub(crate) selection: Vec<u32>,
+    /// One run of `selection` for each window.
+    pub(crate) segments: Vec<Segment>,
+}
+
+/// Rows of one window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Segment {
+    /// Start of the window; 0 in a job without windows.
+    pub(crate) window: i64,
+    /// End of the run; it starts where the one before ends.
+    pub(crate) end: usize,
+}

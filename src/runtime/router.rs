@@ -1,0 +1,320 @@
+//! From a batch of rows to a [`Prepared`] batch: keys and hashes, windows and lateness, owners.
+//!
+//! One pass over the key columns, one over the times, one over the hashes. Rows of one window, by far
+//! the most frequent case, take a short way. Nothing is allocated once the pool of prepared batches has
+//! warmed up, and values are not copied.
+
+use std::sync::Arc;
+
+use arrow::array::UInt32Array;
+use arrow::compute::take_record_batch;
+use arrow::record_batch::RecordBatch;
+use hashbrown::HashMap;
+
+use super::message::{Part, Prepared, Segment};
+use super::sink::{Rejection, Sink};
+use crate::column::Column;
+use crate::config::Job;
+use crate::error::{ConfigError, RunError};
+use crate::key::group::{key_group, shard_of_group};
+use crate::time::event_time::{Times, times};
+use crate::time::watermark::Watermark;
+use crate::time::window::Tumbling;
+
+/// Marks a row that goes to no window.
+const EXCLUDED: u32 = u32::MAX;
+
+/// Prepares the batches of one producer.
+#[derive(Debug)]
+pub(crate) struct Router {
+    job: Arc<Job>,
+    /// Shard of each key group.
+    owners: Vec<u16>,
+    /// Prepared batches, lent out or free.
+    pool: Vec<Arc<Prepared>>,
+    /// The input's watermark.
+    pub(crate) watermark: Watermark,
+    pub(crate) counts: RowCounts,
+    windows: WindowScratch,
+}
+
+/// What became of the rows of one producer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct RowCounts {
+    pub(crate) rows_in: u64,
+    pub(crate) late: u64,
+    pub(crate) null_time: u64,
+    pub(crate) time_out_of_range: u64,
+}
+
+/// Where the rows of one batch belong.
+enum Assignment {
+    /// All to this window.
+    One(i64),
+    /// None is left.
+    Nothing,
+    /// By row, see [`WindowScratch`].
+    Mixed,
+}
+
+/// Windows of a batch whose rows do not all belong to one.
+#[derive(Debug, Default)]
+struct WindowScratch {
+    /// Starts of the batch's windows, in order of appearance.
+    starts: Vec<i64>,
+    /// For each row, an index into `starts`, or [`EXCLUDED`].
+    ordinals: Vec<u32>,
+    by_start: HashMap<i64, u32>,
+    late: Vec<u32>,
+    null_time: Vec<u32>,
+    out_of_range: Vec<u32>,
+    /// Rows per (window in order of time, shard), then where the next such row goes.
+    counts: Vec<usize>,
+    /// For each index into `starts`, its rank by time.
+    ranks: Vec<u32>,
+}
+
+impl Router {
+    pub(crate) fn new(job: Arc<Job>) -> Self {
+        let groups = u16::try_from(job.max_parallelism).expect("at most 2^15 key groups");
+        let owners = (0..groups)
+            .map(|group| shard_of_group(group, job.shards(), job.max_parallelism))
+            .collect();
+        let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
+        Self {
+            job,
+            owners,
+            pool: Vec::new(),
+            watermark: Watermark::new(out_of_orderness),
+            counts: RowCounts::default(),
+            windows: WindowScratch::default(),
+        }
+    }
+
+    /// Prepares `batch`, which has the job's schema. Late and rejected rows are counted and, if wanted,
+    /// given to `sink`.
+    pub(crate) fn route(
+        &mut self,
+        batch: &RecordBatch,
+        sink: &dyn Sink,
+    ) -> Result<Arc<Prepared>, RunError> {
+        let mut lent = self.take_free();
+        let prepared = Arc::get_mut(&mut lent).expect("`take_free` gives one nobody else holds");
+        self.job.keys.encode(batch, &mut prepared.keys)?;
+        prepared.columns.clear();
+        for &column in &self.job.plan.value_columns {
+            let column = Column::from_array(batch.column(column))
+                .map_err(|error| RunError::Batch(error.to_string()))?;
+            prepared.columns.push(column);
+        }
+        prepared.parts.resize_with(self.job.workers, Part::default);
+        for part in &mut prepared.parts {
+            part.selection.clear();
+            part.segments.clear();
+        }
+        self.counts.rows_in += batch.num_rows() as u64;
+        match self.assign_windows(batch)? {
+            Assignment::One(window) => {
+                split(&prepared.keys.hashes, &self.owners, self.job.max_parallelism, &mut prepared.parts);
+                for part in &mut prepared.parts {
+                    if !part.selection.is_empty() {
+                        part.segments.push(Segment { window, end: part.selection.len() });
+                    }
+                }
+            }
+            Assignment::Nothing => self.side_outputs(batch, sink)?,
+            Assignment::Mixed => {
+                self.split_by_window(prepared);
+                self.side_outputs(batch, sink)?;
+            }
+        }
+        self.pool.push(Arc::clone(&lent));
+        Ok(lent)
+    }
+
+    /// A prepared batch that no shard holds any more, or a new one.
+    fn take_free(&mut self) -> Arc<Prepared> {
+        match self.pool.iter().position(|prepared| Arc::strong_count(prepared) == 1) {
+            Some(free) => self.pool.swap_remove(free),
+            None => Arc::default(),
+        }
+    }
+
+    fn assign_windows(&mut self, batch: &RecordBatch) -> Result<Assignment, RunError> {
+        let Some(time) = &self.job.time else { return Ok(Assignment::One(0)) };
+        let column = batch.column(time.column);
+        let times = times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
+        let Some(windows) = self.job.windows else { return Ok(Assignment::One(0)) };
+        self.windows.start();
+        if let (None, Some((min, max))) = (&times.nulls, min_max(&times.values))
+            && let Some(window) = windows.start(min)
+            && windows.start(max) == Some(window)
+        {
+            let late = windows.end(window) <= self.watermark.get();
+            self.watermark.observe(max);
+            if !late {
+                return Ok(Assignment::One(window));
+            }
+            let rows = u32::try_from(batch.num_rows()).expect("a batch has less than 2^32 rows");
+            self.windows.late.extend(0..rows);
+            return Ok(Assignment::Nothing);
+        }
+        self.windows.assign(&times, windows, &mut self.watermark);
+        Ok(if self.windows.starts.is_empty() { Assignment::Nothing } else { Assignment::Mixed })
+    }
+
+    /// Counting sort of the rows by owner and window.
+    fn split_by_window(&mut self, prepared: &mut Prepared) {
+        let WindowScratch { starts, ordinals, counts, ranks, .. } = &mut self.windows;
+        let mut order = (0..starts.len()).collect::<Vec<_>>();
+        order.sort_unstable_by_key(|ordinal| starts[*ordinal]);
+        ranks.clear();
+        ranks.resize(starts.len(), 0);
+        for (rank, ordinal) in order.iter().enumerate() {
+            ranks[*ordinal] = u32::try_from(rank).expect("no more windows than rows");
+        }
+        let shards = self.job.workers;
+        let max_parallelism = self.job.max_parallelism;
+        let owner = |hash: u64| usize::from(self.owners[usize::from(key_group(hash, max_parallelism))]);
+        counts.clear();
+        counts.resize(starts.len() * shards, 0);
+        for (hash, ordinal) in prepared.keys.hashes.iter().zip(&*ordinals) {
+            if *ordinal != EXCLUDED {
+                counts[ranks[*ordinal as usize] as usize * shards + owner(*hash)] += 1;
+            }
+        }
+        for (shard, part) in prepared.parts.iter_mut().enumerate() {
+            let mut next = 0;
+            for (rank, ordinal) in order.iter().enumerate() {
+                let count = &mut counts[rank * shards + shard];
+                if *count > 0 {
+                    let start = next;
+                    next += *count;
+                    *count = start;
+                    part.segments.push(Segment { window: starts[*ordinal], end: next });
+                }
+            }
+            part.selection.resize(next, 0);
+        }
+        for (row, (hash, ordinal)) in prepared.keys.hashes.iter().zip(&*ordinals).enumerate() {
+            if *ordinal != EXCLUDED {
+                let shard = owner(*hash);
+                let place = &mut counts[ranks[*ordinal as usize] as usize * shards + shard];
+                prepared.parts[shard].selection[*place] = row_number(row);
+                *place += 1;
+            }
+        }
+    }
+
+    fn side_outputs(&mut self, batch: &RecordBatch, sink: &dyn Sink) -> Result<(), RunError> {
+        let WindowScratch { late, null_time, out_of_range, .. } = &mut self.windows;
+        self.counts.late += late.len() as u64;
+        self.counts.null_time += null_time.len() as u64;
+        self.counts.time_out_of_range += out_of_range.len() as u64;
+        if !sink.wants_side_outputs() {
+            return Ok(());
+        }
+        let rows = |selection: &[u32]| {
+            let selection = UInt32Array::from(selection.to_vec());
+            take_record_batch(batch, &selection).map_err(|error| RunError::Batch(error.to_string()))
+        };
+        if !late.is_empty() {
+            sink.late(rows(late)?)?;
+        }
+        if !null_time.is_empty() {
+            sink.rejected(Rejection::NullTime, rows(null_time)?)?;
+        }
+        if !out_of_range.is_empty() {
+            sink.rejected(Rejection::TimeOutOfRange, rows(out_of_range)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl WindowScratch {
+    fn start(&mut self) {
+        self.starts.clear();
+        self.by_start.clear();
+        self.ordinals.clear();
+        self.late.clear();
+        self.null_time.clear();
+        self.out_of_range.clear();
+    }
+
+    /// Finds each row's window and decides whether it is late, in the input's order.
+    fn assign(&mut self, times: &Times, windows: Tumbling, watermark: &mut Watermark) {
+        // The window of the row before: most rows stay in it, which saves the division and the map.
+        let (mut start, mut end, mut ordinal) = (0, 0, EXCLUDED);
+        self.ordinals.reserve(times.values.len());
+        for (row, &time) in times.values.iter().enumerate() {
+            if times.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+                self.null_time.push(row_number(row));
+                self.ordinals.push(EXCLUDED);
+                continue;
+            }
+            if !(start..end).contains(&time) {
+                let Some(found) = windows.start(time) else {
+                    self.out_of_range.push(row_number(row));
+                    self.ordinals.push(EXCLUDED);
+                    continue;
+                };
+                (start, end) = (found, windows.end(found));
+                ordinal = EXCLUDED;
+            }
+            watermark.observe(time);
+            if end <= watermark.get() {
+                self.late.push(row_number(row));
+                self.ordinals.push(EXCLUDED);
+                continue;
+            }
+            if ordinal == EXCLUDED {
+                ordinal = *self.by_start.entry(start).or_insert_with(|| {
+                    self.starts.push(start);
+                    row_number(self.starts.len() - 1)
+                });
+            }
+            self.ordinals.push(ordinal);
+        }
+    }
+}
+
+#[inline(always)]
+fn row_number(row: usize) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "a batch has less than 2^32 rows")]
+    let row = row as u32;
+    row
+}
+
+fn min_max(values: &[i64]) -> Option<(i64, i64)> {
+    let first = *values.first()?;
+    Some(values.iter().fold((first, first), |(min, max), value| (min.min(*value), max.max(*value))))
+}
+
+/// Selects each row for the shard that owns its key group.
+fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part]) {
+    let owner = |hash: u64| owners[usize::from(key_group(hash, max_parallelism))];
+    match parts {
+        [only] => only.selection.extend(0..row_number(hashes.len())),
+        [first, second] => {
+            // Both are written, one advances: a branch here would be mispredicted every other row.
+            let (first, second) = (&mut first.selection, &mut second.selection);
+            first.resize(hashes.len(), 0);
+            second.resize(hashes.len(), 0);
+            let (mut firsts, mut seconds) = (0, 0);
+            for (row, hash) in hashes.iter().enumerate() {
+                let to_second = usize::from(owner(*hash));
+                first[firsts] = row_number(row);
+                second[seconds] = row_number(row);
+                firsts += 1 - to_second;
+                seconds += to_second;
+            }
+            first.truncate(firsts);
+            second.truncate(seconds);
+        }
+        many => {
+            for (row, hash) in hashes.iter().enumerate() {
+                many[usize::from(owner(*hash))].selection.push(row_number(row));
+            }
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What the threads of one engine share: errors, the registry of producers, and how far time has come.
+//!
+//! All of it is control plane, touched per batch at most.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use arrow::record_batch::RecordBatch;
+use crossbeam::channel::Sender;
+
+use super::message::Message;
+use super::ring::Consumer;
+use super::sink::{Sink, lock};
+use super::router::RowCounts;
+use super::wake::Wake;
+use crate::config::Job;
+use crate::error::RunError;
+
+/// State of one engine.
+pub(crate) struct EngineShared {
+    pub(crate) job: Arc<Job>,
+    pub(crate) sink: Arc<dyn Sink>,
+    /// Set once, when the run has failed or was abandoned: everybody stops.
+    stopped: AtomicBool,
+    error: Mutex<Option<RunError>>,
+    /// No producer will be added any more.
+    pub(crate) closing: AtomicBool,
+    /// Counts changes of the set of producers.
+    pub(crate) version: AtomicU64,
+    /// Windows that end at or before this may have been closed by some shard.
+    pub(crate) closed_to: AtomicI64,
+    pub(crate) doors: Vec<Door>,
+    pub(crate) ingests: Mutex<Vec<Arc<IngestShared>>>,
+    /// Counts of producers that have closed.
+    pub(crate) finished_counts: Mutex<RowCounts>,
+    pub(crate) rows_in: AtomicU64,
+    pub(crate) started: Instant,
+}
+
+impl std::fmt::Debug for EngineShared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EngineShared").field("job", &self.job).finish_non_exhaustive()
+    }
+}
+
+/// How others reach a shard's thread.
+#[derive(Debug)]
+pub(crate) struct Door {
+    pub(crate) wake: Arc<Wake>,
+    /// Rings of new producers, to be adopted by the shard.
+    pub(crate) arrivals: Mutex<Vec<Arrival>>,
+    /// Requests to be answered by the shard.
+    pub(crate) requests: Mutex<Vec<Request>>,
+    /// Whether `requests` holds any.
+    pub(crate) requested: AtomicBool,
+}
+
+/// A ring from a producer that the shard does not know yet.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    pub(crate) ring: Consumer<Message>,
+    pub(crate) ingest: Arc<IngestShared>,
+}
+
+/// Something asked of a shard from outside.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// The current results of all open windows, without closing them.
+    Snapshot(Sender<Result<Vec<RecordBatch>, RunError>>),
+}
+
+/// What shards may know of a producer.
+#[derive(Debug)]
+pub(crate) struct IngestShared {
+    state: AtomicU8,
+    /// Wakes the producer when a ring has room again.
+    pub(crate) wake: Arc<Wake>,
+    /// When it last did something, in microseconds since the engine started.
+    last_active_us: AtomicU64,
+    /// It waits for room: silent, but not by its own will.
+    pub(crate) held_back: AtomicBool,
+}
+
+const ACTIVE: u8 = 0;
+const IDLE: u8 = 1;
+
+impl IngestShared {
+    pub(crate) fn new(wake: Arc<Wake>) -> Self {
+        Self {
+            state: AtomicU8::new(ACTIVE),
+            wake,
+            last_active_us: AtomicU64::new(0),
+            held_back: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether it is excused from holding back the watermark.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.state.load(Ordering::SeqCst) == IDLE
+    }
+
+    pub(crate) fn set_idle(&self) {
+        self.state.store(IDLE, Ordering::SeqCst);
+    }
+
+    /// Ends idleness; true if it was idle.
+    pub(crate) fn set_active(&self) -> bool {
+        self.state.swap(ACTIVE, Ordering::SeqCst) == IDLE
+    }
+
+    pub(crate) fn touch(&self, shared: &EngineShared) {
+        self.last_active_us.store(shared.now_us(), Ordering::Relaxed);
+    }
+
+    /// Marks it idle if it has been silent for `timeout_us` while nothing held it back.
+    pub(crate) fn check_idle(&self, shared: &EngineShared, timeout_us: u64) -> bool {
+        if self.held_back.load(Ordering::SeqCst) {
+            self.touch(shared);
+            return false;
+        }
+        let silent = shared.now_us().saturating_sub(self.last_active_us.load(Ordering::Relaxed));
+        if silent >= timeout_us && !self.is_idle() {
+            self.set_idle();
+            return true;
+        }
+        false
+    }
+}
+
+impl EngineShared {
+    pub(crate) fn new(job: Arc<Job>, sink: Arc<dyn Sink>, wakes: Vec<Arc<Wake>>) -> Self {
+        let doors = wakes
+            .into_iter()
+            .map(|wake| Door {
+                wake,
+                arrivals: Mutex::default(),
+                requests: Mutex::default(),
+                requested: AtomicBool::new(false),
+            })
+            .collect();
+        Self {
+            job,
+            sink,
+            stopped: AtomicBool::new(false),
+            error: Mutex::new(None),
+            closing: AtomicBool::new(false),
+            version: AtomicU64::new(0),
+            closed_to: AtomicI64::new(i64::MIN),
+            doors,
+            ingests: Mutex::default(),
+            finished_counts: Mutex::default(),
+            rows_in: AtomicU64::new(0),
+            started: Instant::now(),
+        }
+    }
+
+    pub(crate) fn now_us(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether the run has failed or was abandoned.
+    #[inline]
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Ends the run with `error`, unless it has ended already.
+    pub(crate) fn fail(&self, error: RunError) {
+        {
+            let mut first = lock(&self.error);
+            // What follows from a stop says nothing about its cause.
+            if first.is_none() && !(matches!(error, RunError::Stopped) && self.is_stopped()) {
+                *first = Some(error);
+            }
+        }
+        self.stop();
+    }
+
+    /// Ends the run.
+    pub(crate) fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        self.notify_all();
+    }
+
+    pub(crate) fn take_error(&self) -> Option<RunError> {
+        lock(&self.error).take()
+    }
+
+    pub(crate) fn notify_all(&self) {
+        for door in &self.doors {
+            door.wake.notify();
+        }
+        for ingest in lock(&self.ingests).iter() {
+            ingest.wake.notify();
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Where results go.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use arrow::record_batch::RecordBatch;
+
+use crate::error::SinkError;
+
+/// Why a row could not be aggregated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Rejection {
+    /// Its event time is null.
+    NullTime,
+    /// Its window would not lie within the range of times.
+    TimeOutOfRange,
+}
+
+impl Rejection {
+    /// Name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NullTime => "null_time",
+            Self::TimeOutOfRange => "time_out_of_range",
+        }
+    }
+}
+
+/// Consumer of results. Called by all shards, each on its own thread; a call that waits holds its shard
+/// back, and through it the producers.
+pub trait Sink: Send + Sync {
+    /// Results of one shard: rows of the job's output schema, of one window.
+    fn results(&self, shard: usize, batch: RecordBatch) -> Result<(), SinkError>;
+
+    /// `shard` has given every result of windows that end at or before `watermark`.
+    fn progress(&self, shard: usize, watermark: i64) -> Result<(), SinkError> {
+        let _ = (shard, watermark);
+        Ok(())
+    }
+
+    /// No more rows go into the engine; what is still to come is bounded by its state.
+    fn finishing(&self) {}
+
+    /// Whether late and rejected rows are wanted. Without, they are only counted.
+    fn wants_side_outputs(&self) -> bool {
+        false
+    }
+
+    /// Rows, in the input's columns, whose windows are all closed.
+    fn late(&self, rows: RecordBatch) -> Result<(), SinkError> {
+        let _ = rows;
+        Ok(())
+    }
+
+    /// Rows, in the input's columns, that could not be used.
+    fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
+        let _ = (reason, rows);
+        Ok(())
+    }
+}
+
+/// A sink that keeps results in memory until they are taken.
+#[derive(Debug, Clone, Default)]
+pub struct Collected(Arc<Mutex<Vec<RecordBatch>>>);
+
+impl Collected {
+    /// An empty one. Clones share what is collected.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what has been collected so far.
+    pub fn take(&self) -> Vec<RecordBatch> {
+        std::mem::take(&mut *lock(&self.0))
+    }
+}
+
+impl Sink for Collected {
+    fn results(&self, _: usize, batch: RecordBatch) -> Result<(), SinkError> {
+        lock(&self.0).push(batch);
+        Ok(())
+    }
+}
+
+/// A sink that calls a function with each batch.
+pub struct Callback<F>(
+    /// The function; called from several threads.
+    pub F,
+);
+
+impl<F> fmt::Debug for Callback<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Callback")
+    }
+}
+
+impl<F: Fn(RecordBatch) -> Result<(), SinkError> + Send + Sync> Sink for Callback<F> {
+    fn results(&self, _: usize, batch: RecordBatch) -> Result<(), SinkError> {
+        self.0(batch)
+    }
+}
+
+/// A sink and the receiver of its results. A full channel holds the engine back; once the engine is
+/// finishing, what remains is bounded by its state and the limit is lifted, so that a thread may first
+/// finish the engine and then read.
+pub fn channel(capacity: usize) -> (ChannelSink, Receiver) {
+    let state = State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, senders: 1 };
+    let shared = Arc::new(Channel { state: Mutex::new(state), changed: Condvar::new() });
+    (ChannelSink(Arc::clone(&shared)), Receiver(shared))
+}
+
+/// The engine's end of [`channel`].
+#[derive(Debug)]
+pub struct ChannelSink(Arc<Channel>);
+
+/// The consumer's end of [`channel`]: an iterator over results that ends with the run.
+#[derive(Debug)]
+pub struct Receiver(Arc<Channel>);
+
+#[derive(Debug)]
+struct Channel {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: VecDeque<RecordBatch>,
+    capacity: usize,
+    /// The receiver is gone.
+    closed: bool,
+    senders: usize,
+}
+
+impl Sink for ChannelSink {
+    fn results(&self, _: usize, batch: RecordBatch) -> Result<(), SinkError> {
+        let mut state = lock(&self.0.state);
+        while state.queue.len() >= state.capacity && !state.closed {
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        if state.closed {
+            return Err(SinkError::Closed);
+        }
+        state.queue.push_back(batch);
+        self.0.changed.notify_all();
+        Ok(())
+    }
+
+    fn finishing(&self) {
+        lock(&self.0.state).capacity = usize::MAX;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for ChannelSink {
+    fn drop(&mut self) {
+        lock(&self.0.state).senders = 0;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        lock(&self.0.state).closed = true;
+        self.0.changed.notify_all();
+    }
+}
+
+impl Receiver {
+    /// The next result if one is there.
+    pub fn try_next(&self) -> Option<RecordBatch> {
+        let batch = lock(&self.0.state).queue.pop_front();
+        self.0.changed.notify_all();
+        batch
+    }
+}
+
+impl Iterator for Receiver {
+    type Item = RecordBatch;
+
+    /// Waits for the next result; `None` when the run is over.
+    fn next(&mut self) -> Option<RecordBatch> {
+        let mut state = lock(&self.0.state);
+        loop {
+            if let Some(batch) = state.queue.pop_front() {
+                self.0.changed.notify_all();
+                return Some(batch);
+            }
+            if state.senders == 0 {
+                return None;
+            }
+            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Locks, also after a panic elsewhere: the data under these locks is valid at every step.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

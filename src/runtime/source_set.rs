@@ -1,0 +1,195 @@
+//! The inputs of a run, as all workers see them together: who reads what next, and what may be promised.
+//!
+//! Units of an input are taken in order and decoded at once by many workers, but lateness is decided in
+//! the input's order. So each unit, once decoded, waits for its turn to learn the largest event time
+//! before it ([`SourceSet::sequence`]), which costs a few loads: the turn passes on as soon as a unit's
+//! own largest time is known, long before its rows are aggregated.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use super::sink::lock;
+use super::source::{Source, Take, Unit};
+use crate::error::SourceError;
+
+/// Longest stretch between two polls that counts as silence of an input: in longer ones the workers were
+/// held back, not the input silent.
+const SILENCE_STEP_MAX: Duration = Duration::from_millis(50);
+
+/// All inputs of a run.
+#[derive(Debug)]
+pub(crate) struct SourceSet {
+    sources: Vec<Arc<dyn Source>>,
+    out_of_orderness: i64,
+    has_time: bool,
+    idle_timeout: Option<Duration>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    inputs: Vec<InputState>,
+    /// The largest watermark any worker has promised.
+    promised: i64,
+}
+
+#[derive(Debug)]
+struct InputState {
+    /// Units handed out.
+    taken: u64,
+    /// Units whose largest event time is known, with all before them.
+    sequenced: u64,
+    /// Largest event time of the sequenced units.
+    max_time: i64,
+    /// The source has said that there is no more.
+    ended: bool,
+    /// Time it has been silent while it was asked, and when it was last asked.
+    silent: Duration,
+    asked: Option<Instant>,
+    idle: bool,
+    /// Rows of this input that lie before this are late: the others went on while it was idle.
+    floor: i64,
+}
+
+/// A unit, and the input it belongs to.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) unit: Box<dyn Unit>,
+    pub(crate) input: usize,
+}
+
+/// Answer of [`SourceSet::take`].
+#[derive(Debug)]
+pub(crate) enum Next {
+    Unit(Taken),
+    Pending,
+    End,
+}
+
+impl SourceSet {
+    pub(crate) fn new(
+        sources: Vec<Arc<dyn Source>>,
+        out_of_orderness: Option<i64>,
+        idle_timeout: Option<Duration>,
+    ) -> Self {
+        let inputs = sources
+            .iter()
+            .map(|_| InputState {
+                taken: 0,
+                sequenced: 0,
+                max_time: i64::MIN,
+                ended: false,
+                silent: Duration::ZERO,
+                asked: None,
+                idle: false,
+                floor: i64::MIN,
+            })
+            .collect();
+        Self {
+            sources,
+            out_of_orderness: out_of_orderness.unwrap_or(0),
+            has_time: out_of_orderness.is_some(),
+            idle_timeout,
+            state: Mutex::new(State { inputs, promised: i64::MIN }),
+        }
+    }
+
+    /// Whether units must be sequenced, and so their largest event time is wanted.
+    pub(crate) fn has_time(&self) -> bool {
+        self.has_time
+    }
+
+    /// The next unit, of the input that is furthest behind among those that have one.
+    pub(crate) fn take(&self) -> Result<Next, SourceError> {
+        let mut state = lock(&self.state);
+        let mut order = (0..self.sources.len()).collect::<Vec<_>>();
+        order.sort_by_key(|input| state.inputs[*input].max_time);
+        let mut pending = false;
+        for input in order {
+            if state.inputs[input].ended {
+                continue;
+            }
+            match self.sources[input].take()? {
+                Take::Unit(unit) => {
+                    let promised = state.promised;
+                    let input_state = &mut state.inputs[input];
+                    debug_assert_eq!(unit.ticket(), input_state.taken, "units are numbered");
+                    input_state.taken += 1;
+                    input_state.silent = Duration::ZERO;
+                    input_state.asked = None;
+                    if std::mem::take(&mut input_state.idle) {
+                        input_state.floor = promised;
+                    }
+                    return Ok(Next::Unit(Taken { unit, input }));
+                }
+                Take::Pending => {
+                    pending = true;
+                    self.note_silence(&mut state.inputs[input], input);
+                }
+                Take::End => state.inputs[input].ended = true,
+            }
+        }
+        Ok(if pending { Next::Pending } else { Next::End })
+    }
+
+    fn note_silence(&self, state: &mut InputState, input: usize) {
+        let now = Instant::now();
+        if let Some(asked) = state.asked.replace(now) {
+            state.silent += (now - asked).min(SILENCE_STEP_MAX);
+        }
+        if let Some(timeout) = self.idle_timeout {
+            state.idle |= self.sources[input].is_live() && state.silent >= timeout;
+        }
+    }
+
+    /// If it is the unit's turn, takes note of its largest event time and answers the largest before it
+    /// and the input's floor.
+    pub(crate) fn sequence(
+        &self,
+        input: usize,
+        ticket: u64,
+        max_time: Option<i64>,
+    ) -> Option<(i64, i64)> {
+        let mut state = lock(&self.state);
+        let input = &mut state.inputs[input];
+        if input.sequenced != ticket {
+            return None;
+        }
+        let before = input.max_time;
+        input.sequenced += 1;
+        input.max_time = before.max(max_time.unwrap_or(i64::MIN));
+        Some((before, input.floor))
+    }
+
+    /// What a worker may promise that has no unit in hand (`own: None`), or one whose input stands at the
+    /// given watermark: the least of what may still come.
+    pub(crate) fn promise(&self, own: Option<(usize, i64)>) -> i64 {
+        let mut state = lock(&self.state);
+        let mut least: Option<i64> = None;
+        for (i, input) in state.inputs.iter().enumerate() {
+            let watermark = match own {
+                Some((own, watermark)) if own == i => watermark,
+                _ if input.ended && input.taken == input.sequenced => i64::MAX,
+                _ if input.idle && input.taken == input.sequenced => continue,
+                _ => input.max_time.saturating_sub(self.out_of_orderness).max(input.floor),
+            };
+            least = Some(least.map_or(watermark, |least| least.min(watermark)));
+        }
+        // All idle: time stands still.
+        let promise = least.unwrap_or(state.promised);
+        state.promised = state.promised.max(promise);
+        promise
+    }
+
+    /// Rows that the sources themselves rejected, by reason.
+    pub(crate) fn rejected(&self) -> Vec<(String, u64)> {
+        let mut total: Vec<(String, u64)> = Vec::new();
+        for (reason, rows) in self.sources.iter().flat_map(|source| source.rejected()) {
+            match total.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, sum)) => *sum += rows,
+                None => total.push((reason, rows)),
+            }
+        }
+        total
+    }
+}

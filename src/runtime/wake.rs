@@ -1,0 +1,59 @@
+//! Sleeping until another thread has made progress possible, without missing it and without locks on
+//! the way of those who do not sleep.
+//!
+//! The sleeper raises a flag, looks once more, and parks; the other side makes its change visible and
+//! then looks at the flag. Both fences are sequentially consistent, so at least one sees the other.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::time::Duration;
+
+use crossbeam::sync::{Parker, Unparker};
+
+/// How to wake a thread that may be asleep.
+#[derive(Debug)]
+pub(crate) struct Wake {
+    asleep: AtomicBool,
+    unparker: Unparker,
+}
+
+impl Wake {
+    /// Wakes the sleeper, if it sleeps, after a change that was made before this call.
+    #[inline]
+    pub(crate) fn notify(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
+            self.unparker.unpark();
+        }
+    }
+}
+
+/// The sleeping side.
+#[derive(Debug)]
+pub(crate) struct Sleeper {
+    parker: Parker,
+    wake: Arc<Wake>,
+}
+
+impl Sleeper {
+    pub(crate) fn new() -> Self {
+        let parker = Parker::new();
+        let wake = Wake { asleep: AtomicBool::new(false), unparker: parker.unparker().clone() };
+        Self { parker, wake: Arc::new(wake) }
+    }
+
+    /// What others wake it with.
+    pub(crate) fn wake(&self) -> &Arc<Wake> {
+        &self.wake
+    }
+
+    /// Sleeps until notified or `timeout`, unless `ready` already holds.
+    pub(crate) fn sleep(&self, timeout: Duration, mut ready: impl FnMut() -> bool) {
+        self.wake.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if !ready() {
+            self.parker.park_timeout(timeout);
+        }
+        self.wake.asleep.store(false, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,197 @@
+//! A worker: the thread that owns a shard and, in a run over sources, reads them as well.
+//!
+//! Reading and owning on one thread leaves no core idle whatever the ratio of the two: a worker whose
+//! rings are full does its shard's work, one whose shard has nothing to do reads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ingest::Ingest;
+use super::shard::{Progress, Shard, ShardStats};
+use super::shared::EngineShared;
+use super::source_set::{Next, SourceSet, Taken};
+use super::wake::Sleeper;
+use crate::error::RunError;
+
+/// Messages a shard takes between two looks at the feed.
+const STEP_MESSAGES: usize = 4;
+
+/// Rounds without work before a worker sleeps: first spinning, then yielding.
+const SPIN_ROUNDS: u32 = 20;
+const YIELD_ROUNDS: u32 = 30;
+
+/// How long a worker sleeps when nobody wakes it.
+const SLEEP: Duration = Duration::from_millis(100);
+/// How long a worker with a feed sleeps, whose source does not wake it.
+const SLEEP_POLLING: Duration = Duration::from_millis(1);
+
+/// What a worker did with its time, and what its shard counted.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct WorkerStats {
+    pub(crate) shard: ShardStats,
+    pub(crate) busy: Duration,
+    pub(crate) idle: Duration,
+    pub(crate) backpressured: Duration,
+    pub(crate) cpu: Duration,
+}
+
+/// The reading half of a worker.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    sources: Arc<SourceSet>,
+    ingest: Ingest,
+    unit: Option<(Taken, Turn)>,
+    done: bool,
+}
+
+/// Whether a unit's rows may be routed yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    /// Its largest event time is not known yet.
+    Unknown,
+    /// Waits until all units before it are known.
+    Waiting(Option<i64>),
+    /// Its rows may be routed.
+    Now,
+}
+
+/// What a step of a feed came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fed {
+    Worked,
+    /// The rings are full.
+    HeldBack,
+    /// No data now.
+    Pending,
+    Done,
+}
+
+impl Feed {
+    pub(crate) fn new(sources: Arc<SourceSet>, ingest: Ingest) -> Self {
+        Self { sources, ingest, unit: None, done: false }
+    }
+
+    fn step(&mut self) -> Result<Fed, RunError> {
+        if !self.ingest.try_flush()? {
+            return Ok(Fed::HeldBack);
+        }
+        if self.done {
+            return Ok(Fed::Done);
+        }
+        let Some((taken, turn)) = &mut self.unit else { return self.take_unit() };
+        match *turn {
+            Turn::Unknown => {
+                let max_time =
+                    if self.sources.has_time() { taken.unit.time_max()? } else { None };
+                *turn = Turn::Waiting(max_time);
+            }
+            Turn::Waiting(max_time) => {
+                let ticket = taken.unit.ticket();
+                match self.sources.sequence(taken.input, ticket, max_time) {
+                    Some((before, floor)) => {
+                        self.ingest.continue_at(before, floor);
+                        *turn = Turn::Now;
+                    }
+                    None => return Ok(Fed::Pending),
+                }
+            }
+            Turn::Now => match taken.unit.next_batch()? {
+                Some(batch) => {
+                    let own = (taken.input, self.ingest.input_watermark());
+                    self.ingest.promise(self.sources.promise(Some(own)));
+                    self.ingest.offer_checked(batch)?;
+                    self.ingest.try_flush()?;
+                }
+                None => self.unit = None,
+            },
+        }
+        Ok(Fed::Worked)
+    }
+
+    fn take_unit(&mut self) -> Result<Fed, RunError> {
+        let next = self.sources.take()?;
+        self.ingest.promise(self.sources.promise(None));
+        match next {
+            Next::Unit(taken) => {
+                self.unit = Some((taken, Turn::Unknown));
+                Ok(Fed::Worked)
+            }
+            Next::Pending => Ok(Fed::Pending),
+            Next::End => {
+                self.ingest.queue_end();
+                self.done = true;
+                Ok(Fed::Worked)
+            }
+        }
+    }
+}
+
+/// Runs a worker to its end.
+pub(crate) fn run(
+    engine: &EngineShared,
+    mut shard: Shard,
+    mut feed: Option<Feed>,
+    sleeper: &Sleeper,
+) -> Result<WorkerStats, RunError> {
+    let mut stats = WorkerStats::default();
+    let mut quiet = 0_u32;
+    let mut last = Instant::now();
+    loop {
+        if engine.is_stopped() {
+            return Err(RunError::Stopped);
+        }
+        let progress = shard.step(STEP_MESSAGES)?;
+        let fed = match &mut feed {
+            Some(feed) => feed.step()?,
+            None => Fed::Done,
+        };
+        if progress == Progress::Done && fed == Fed::Done {
+            break;
+        }
+        let worked = progress == Progress::Worked || fed == Fed::Worked;
+        if worked {
+            quiet = 0;
+        } else {
+            quiet += 1;
+            rest(quiet, &mut shard, fed, sleeper);
+        }
+        let now = Instant::now();
+        let spent = now - last;
+        last = now;
+        if worked {
+            stats.busy += spent;
+        } else if fed == Fed::HeldBack {
+            stats.backpressured += spent;
+        } else {
+            stats.idle += spent;
+        }
+    }
+    stats.cpu = cpu_time();
+    stats.shard = shard.stats.clone();
+    Ok(stats)
+}
+
+/// Waits a little, and longer the longer nothing has happened.
+fn rest(quiet: u32, shard: &mut Shard, fed: Fed, sleeper: &Sleeper) {
+    if quiet <= SPIN_ROUNDS {
+        std::hint::spin_loop();
+    } else if quiet <= SPIN_ROUNDS + YIELD_ROUNDS {
+        std::thread::yield_now();
+    } else {
+        let timeout = match (fed, shard.idle_check_interval()) {
+            (Fed::Done, None) => SLEEP,
+            (Fed::Done, Some(interval)) => interval.min(SLEEP),
+            _ => SLEEP_POLLING,
+        };
+        sleeper.sleep(timeout, || shard.has_work());
+    }
+}
+
+/// Processor time of this thread.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(
+        u64::try_from(time.tv_sec).unwrap_or(0),
+        u32::try_from(time.tv_nsec).unwrap_or(0),
+    )
+}

@@ -1,0 +1,150 @@
+//! A pane: the keys of one shard (or of one producer's partials) in one window, with their aggregates.
+//!
+//! Both phases of two-phase aggregation are panes: a producer's pane holds partials of hot keys, the
+//! owner's pane holds the whole; `merge` is how one flows into the other.
+
+use std::ops::Range;
+
+use arrow::array::ArrayRef;
+
+use super::rows::RowPtr;
+use super::table::Table;
+use crate::aggregate::Side;
+use crate::aggregate::plan::Plan;
+use crate::column::Column;
+use crate::error::RunError;
+use crate::key::batch::KeyBatch;
+use crate::key::encode::KeyEncoder;
+
+/// Rows looked up and updated together: their rows of the table stay in the first-level cache between
+/// the passes of several accumulators.
+const UPDATE_ROWS: usize = 256;
+
+/// Keys and aggregates of one window.
+#[derive(Debug)]
+pub(crate) struct Pane {
+    table: Table,
+    sides: Vec<Side>,
+}
+
+/// Memory a pane needs while it works, kept by whoever works on panes.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    ptrs: Vec<RowPtr>,
+    from: Vec<RowPtr>,
+    selection: Vec<u32>,
+    keys: KeyBatch,
+}
+
+impl Pane {
+    /// An empty pane.
+    pub(crate) fn new(keys: &KeyEncoder, plan: &Plan) -> Self {
+        let table = Table::new(keys.width(), plan.template());
+        Self { table, sides: new_sides(plan) }
+    }
+
+    /// Number of keys.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Bytes of keys and aggregates.
+    pub(crate) fn bytes(&self) -> usize {
+        self.table.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
+    }
+
+    /// Whether its large memory lies on huge pages.
+    pub(crate) fn huge_pages(&self) -> bool {
+        self.table.huge_pages()
+    }
+
+    /// Forgets everything and keeps the memory.
+    pub(crate) fn clear(&mut self, plan: &Plan) {
+        self.table.clear();
+        self.sides = new_sides(plan);
+    }
+
+    /// Aggregates the rows `selection` of a batch.
+    pub(crate) fn update(
+        &mut self,
+        plan: &Plan,
+        keys: &KeyBatch,
+        columns: &[Column],
+        selection: &[u32],
+        scratch: &mut Scratch,
+    ) {
+        for rows in selection.chunks(UPDATE_ROWS) {
+            scratch.ptrs.clear();
+            self.table.lookup(keys, rows, &mut scratch.ptrs);
+            self.update_rows(plan, &scratch.ptrs, columns, rows);
+        }
+    }
+
+    fn update_rows(&mut self, plan: &Plan, ptrs: &[RowPtr], columns: &[Column], rows: &[u32]) {
+        let width = self.table.width();
+        let mut states = self.table.rows_mut().rows(ptrs);
+        for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+            let column = placed.column.map(|column| &columns[column]);
+            placed.accumulator.update(&mut states, width + placed.offset, side, column, rows);
+        }
+    }
+
+    /// Merges all of `from`, which holds partials of the same job and window.
+    pub(crate) fn merge(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
+        let width = self.table.width();
+        let len = u32::try_from(from.len()).expect("row ids are 32 bits");
+        let step = u32::try_from(UPDATE_ROWS).expect("a small constant");
+        for start in (0..len).step_by(UPDATE_ROWS) {
+            let ids = start..(start + step).min(len);
+            from.table.export_keys(ids.clone(), &mut scratch.keys);
+            scratch.selection.clear();
+            scratch.selection.extend(0..ids.end - ids.start);
+            scratch.ptrs.clear();
+            self.table.lookup(&scratch.keys, &scratch.selection, &mut scratch.ptrs);
+            scratch.from.clear();
+            scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
+            let mut into = self.table.rows_mut().rows(&scratch.ptrs);
+            let partials = from.table.rows_mut().rows(&scratch.from);
+            for (i, placed) in plan.accumulators.iter().enumerate() {
+                let (into_side, from_side) = (&mut self.sides[i], &from.sides[i]);
+                let offset = width + placed.offset;
+                placed.accumulator.merge(&mut into, into_side, &partials, from_side, offset);
+            }
+        }
+    }
+
+    /// The key columns and then the aggregates of the keys `ids`, in the order of the job's output.
+    pub(crate) fn emit(
+        &mut self,
+        plan: &Plan,
+        keys: &KeyEncoder,
+        ids: Range<u32>,
+        window: Option<&dyn Fn() -> String>,
+        scratch: &mut Scratch,
+    ) -> Result<Vec<ArrayRef>, RunError> {
+        let width = self.table.width();
+        let mut columns = keys.decode(&self.table.keys(ids.clone()));
+        scratch.ptrs.clear();
+        scratch.ptrs.extend(ids.clone().map(|id| self.table.rows_mut().ptr(id)));
+        for output in &plan.outputs {
+            let placed = &plan.accumulators[output.placed];
+            let side = &self.sides[output.placed];
+            let rows = self.table.rows_mut().rows(&scratch.ptrs);
+            let column =
+                placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
+            columns.push(column.map_err(|misfit| RunError::Overflow {
+                aggregate: output.text.clone(),
+                key: keys.text(&self.table.keys(ids.clone()), misfit.row),
+                window: window.map(|text| text()),
+                value: misfit.value,
+                data_type: misfit.data_type,
+                advice: misfit.advice,
+            })?);
+        }
+        Ok(columns)
+    }
+}
+
+fn new_sides(plan: &Plan) -> Vec<Side> {
+    plan.accumulators.iter().map(|placed| placed.accumulator.new_side()).collect()
+}
