@@ -40,7 +40,9 @@ pub enum ConfigError {
         name: String,
     },
     /// The input has two columns of one name and the job refers to it.
-    #[error("the input has more than one column called \"{name}\"; rename one so that it can be told apart")]
+    #[error(
+        "the input has more than one column called \"{name}\"; rename one so that it can be told apart"
+    )]
     AmbiguousColumn {
         /// The name.
         name: String,
@@ -194,7 +196,9 @@ pub(crate) fn nearest_name(name: &str, available: &[String]) -> Option<String> {
     let limit = (name.chars().count() / 3).max(1);
     available
         .iter()
-        .map(|candidate| (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate))
+        .map(|candidate| {
+            (edit_distance(&name.to_lowercase(), &candidate.to_lowercase()), candidate)
+        })
         .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, candidate)| candidate.clone())

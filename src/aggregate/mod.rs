@@ -13,6 +13,20 @@ use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
 
+mod bytes;
+mod decimal;
+mod emit;
+mod exact_float;
+mod number;
+mod primitive;
+pub(crate) mod plan;
+mod rows_count;
+pub(crate) mod spec;
+pub(crate) mod wide;
+
+#[cfg(test)]
+mod tests;
+
 use crate::column::Column;
 use crate::state::rows::Rows;
 
@@ -43,8 +57,8 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         selection: &[u32],
     );
 
-    /// Adds the rows `selection` of `column` to the one row `state`: for a hot key, reduced in
-    /// registers before the row is touched.
+    /// Adds the rows `selection` of `column` to `state`, the `words()` words of one row: for a hot key,
+    /// reduced in registers before the row is touched.
     fn update_dense(
         &self,
         state: &mut [u64],
@@ -112,4 +126,28 @@ pub(crate) enum Side {
     /// Nothing beside the rows.
     #[default]
     None,
+    /// Float sums that left the range their row can hold.
+    Floats(Vec<exact_float::Spill>),
+    /// Smallest and largest texts.
+    Bytes(bytes::ByteStore),
+}
+
+impl Side {
+    /// Bytes in use.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::None => 0,
+            Self::Floats(spills) => size_of_val(spills.as_slice()),
+            Self::Bytes(store) => store.bytes(),
+        }
+    }
+
+    /// Forgets everything, and keeps memory where it can; for a pane that is used again.
+    pub(crate) fn clear(&mut self) {
+        match self {
+            Self::None => {}
+            Self::Floats(spills) => spills.clear(),
+            Self::Bytes(store) => store.clear(),
+        }
+    }
 }

@@ -1,12 +1,18 @@
 //! Input columns in the few shapes the accumulators know.
 //!
 //! Arrow has some forty types; kernels for each would be code without end. A column is lent as it is
-//! where its values already are 64-bit integers, 64-bit floats, or decimals, and cast once per batch
-//! otherwise. Strings and binary stay in their own buffers and are reached by [`BytesColumn`].
+//! where its values already are 64-bit integers, 64-bit floats, or decimals, and widened once per
+//! batch otherwise. Strings and binary stay in their own buffers and are reached by [`BytesColumn`].
+//! Of types that no kernel knows (nested ones, intervals) only which rows are null is kept.
 
-use arrow::array::ArrayRef;
 use arrow::buffer::{NullBuffer, ScalarBuffer};
 use arrow::datatypes::i256;
+
+mod bytes;
+mod lane;
+
+pub(crate) use bytes::{BytesArray, BytesColumn, BytesVisitor};
+pub(crate) use lane::LaneKind;
 
 /// A column of one batch, ready for an accumulator.
 #[derive(Debug, Clone)]
@@ -26,14 +32,27 @@ pub(crate) enum Lane {
     U64(ScalarBuffer<u64>),
     /// Floats of up to 64 bits.
     F64(ScalarBuffer<f64>),
-    /// Decimals of up to 128 bits (smaller ones are cast).
+    /// Decimals of up to 128 bits (smaller ones are widened).
     I128(ScalarBuffer<i128>),
     /// Decimals of 256 bits.
     I256(ScalarBuffer<i256>),
     /// Text and binary of every form.
     Bytes(BytesColumn),
+    /// A type without kernels, of so many rows: only its nulls are known, so it can only be counted.
+    Opaque(usize),
 }
 
-/// Text or binary, plain, large or view (dictionaries are cast to their values' type first).
-#[derive(Debug, Clone)]
-pub(crate) struct BytesColumn(pub(crate) ArrayRef);
+impl Column {
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        match &self.values {
+            Lane::I64(values) => values.len(),
+            Lane::U64(values) => values.len(),
+            Lane::F64(values) => values.len(),
+            Lane::I128(values) => values.len(),
+            Lane::I256(values) => values.len(),
+            Lane::Bytes(values) => values.len(),
+            Lane::Opaque(len) => *len,
+        }
+    }
+}

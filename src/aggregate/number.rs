@@ -1,0 +1,437 @@
+//! Count, sum, min, max and avg of one column of numbers, in one pass.
+//!
+//! What is kept is what was asked for ([`Flags`]), and the words of a row lie in this order, each part
+//! only if wanted: rows, values that are not null, sum, min, max. A column that may hold nulls
+//! always counts its values, since that tells whether a sum, min or max exists; for one that may not,
+//! a row exists only because a value did.
+//!
+//! The kernel is written once, over a [`Lane`] and over flags. For 64-bit numbers it is compiled for
+//! every combination of flags, so that the flags cost nothing; for decimals, whose arithmetic costs
+//! more than a predicted branch, once.
+
+use std::fmt;
+use std::fmt::Debug;
+
+use arrow::array::ArrayRef;
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::DataType;
+
+use crate::aggregate::emit::States;
+use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::column::{self, Column};
+use crate::state::rows::Rows;
+
+/// Which parts are kept: a set of bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Flags(u8);
+
+impl Flags {
+    pub(super) const NONE: Self = Self(0);
+    /// The number of rows.
+    pub(super) const ROWS: Self = Self(1);
+    /// The number of values that are not null; always there for a column that may hold nulls.
+    pub(super) const VALUES: Self = Self(2);
+    pub(super) const SUM: Self = Self(4);
+    pub(super) const MIN: Self = Self(8);
+    pub(super) const MAX: Self = Self(16);
+
+    #[inline(always)]
+    pub(super) const fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(super) const fn with(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Arithmetic on the values of one lane. `sum` and `key` are the words of a sum and of a min or max.
+pub(super) trait Lane: Debug + Send + Sync + Sized + 'static {
+    /// A value of the column.
+    type Value: Copy + Default;
+    /// Words of a sum.
+    const SUM_WORDS: usize;
+    /// Words of a min or max.
+    const KEY_WORDS: usize;
+
+    /// The values of `column`, if it is of this lane.
+    fn values(column: &column::Lane) -> Option<&[Self::Value]>;
+    /// Above every value: the min of nothing.
+    fn init_min(key: &mut [u64]);
+    /// Below every value: the max of nothing.
+    fn init_max(key: &mut [u64]);
+    fn add(sum: &mut [u64], side: &mut Side, value: Self::Value);
+    fn lower(min: &mut [u64], value: Self::Value);
+    fn raise(max: &mut [u64], value: Self::Value);
+    fn merge_sum(into: &mut [u64], into_side: &mut Side, from: &[u64], from_side: &Side);
+    fn merge_min(into: &mut [u64], from: &[u64]);
+    fn merge_max(into: &mut [u64], from: &[u64]);
+    /// Adds all of `values` (none is null) to the sum, min and max of `state`.
+    fn reduce(at: &Layout, state: &mut [u64], side: &mut Side, values: &[Self::Value]);
+
+    /// The side store of sums.
+    fn new_side() -> Side {
+        Side::None
+    }
+
+    /// The kernels for `flags`.
+    fn kernels(flags: Flags) -> Kernels<Self>;
+
+    /// The sums; `input` is the column's type.
+    fn emit_sum(input: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
+    /// The sums as Decimal128(38, 0), of integers.
+    fn emit_sum_decimal(emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
+    /// The means.
+    fn emit_mean(input: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
+    /// The smallest or largest values, whose words begin at `at`.
+    fn emit_key(input: &DataType, emit: &Emit<'_>, at: usize) -> ArrayRef;
+}
+
+/// Where in the words of a row each part begins. Parts that are not kept take no words.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) flags: Flags,
+    pub(super) values: usize,
+    pub(super) sum: usize,
+    pub(super) min: usize,
+    pub(super) max: usize,
+    pub(super) words: usize,
+}
+
+impl Layout {
+    #[inline(always)]
+    pub(super) const fn of<L: Lane>(flags: Flags) -> Self {
+        const fn words(flags: Flags, part: Flags, words: usize) -> usize {
+            if flags.has(part) { words } else { 0 }
+        }
+        let values = words(flags, Flags::ROWS, 1);
+        let sum = values + words(flags, Flags::VALUES, 1);
+        let min = sum + words(flags, Flags::SUM, L::SUM_WORDS);
+        let max = min + words(flags, Flags::MIN, L::KEY_WORDS);
+        let words = max + words(flags, Flags::MAX, L::KEY_WORDS);
+        Self { flags, values, sum, min, max, words }
+    }
+
+    /// The word that counts values: that of rows if none is null.
+    fn count(&self) -> usize {
+        if self.flags.has(Flags::VALUES) { self.values } else { 0 }
+    }
+}
+
+/// The rows of a batch that a kernel works on.
+pub(super) struct Input<'a, V> {
+    values: &'a [V],
+    nulls: Option<&'a NullBuffer>,
+    selection: &'a [u32],
+}
+
+/// The hot functions for one set of flags.
+pub(super) struct Kernels<L: Lane> {
+    pub(super) update: fn(Flags, &mut Rows<'_>, usize, &mut Side, &Input<'_, L::Value>),
+    pub(super) update_dense: fn(Flags, &mut [u64], &mut Side, &Input<'_, L::Value>),
+}
+
+impl<L: Lane> Kernels<L> {
+    /// Kernels that look at the flags as they run.
+    pub(super) fn for_any() -> Self {
+        Self { update: update::<L>, update_dense: update_dense::<L> }
+    }
+
+    /// Kernels compiled for the flags `FLAGS`.
+    fn for_flags<const FLAGS: u8>() -> Self {
+        Self {
+            update: |_, rows, offset, side, input| {
+                update::<L>(Flags(FLAGS), rows, offset, side, input);
+            },
+            update_dense: |_, state, side, input| {
+                update_dense::<L>(Flags(FLAGS), state, side, input);
+            },
+        }
+    }
+
+    /// Kernels compiled for `flags`, for every set of flags.
+    pub(super) fn for_each_flags(flags: Flags) -> Self {
+        macro_rules! compiled {
+            ($($bits:literal)*) => {
+                match flags.0 {
+                    $($bits => Self::for_flags::<$bits>(),)*
+                    other => unreachable!("flags are five bits, not {other:b}"),
+                }
+            };
+        }
+        compiled!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+    }
+}
+
+impl<L: Lane> Debug for Kernels<L> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Kernels").finish_non_exhaustive()
+    }
+}
+
+/// Adds one value (not null) to everything kept of values.
+#[inline(always)]
+fn step<L: Lane>(at: &Layout, state: &mut [u64], side: &mut Side, value: L::Value) {
+    if at.flags.has(Flags::VALUES) {
+        state[at.values] += 1;
+    }
+    if at.flags.has(Flags::SUM) {
+        L::add(&mut state[at.sum..at.sum + L::SUM_WORDS], side, value);
+    }
+    if at.flags.has(Flags::MIN) {
+        L::lower(&mut state[at.min..at.min + L::KEY_WORDS], value);
+    }
+    if at.flags.has(Flags::MAX) {
+        L::raise(&mut state[at.max..at.max + L::KEY_WORDS], value);
+    }
+}
+
+#[inline(always)]
+fn update<L: Lane>(
+    flags: Flags,
+    rows: &mut Rows<'_>,
+    offset: usize,
+    side: &mut Side,
+    input: &Input<'_, L::Value>,
+) {
+    let at = Layout::of::<L>(flags);
+    let Input { values, nulls, selection } = *input;
+    assert_eq!(rows.len(), selection.len(), "one row for each selected row of the batch");
+    match nulls {
+        None => rows.for_each(offset, at.words, |k, state| {
+            if flags.has(Flags::ROWS) {
+                state[0] += 1;
+            }
+            step::<L>(&at, state, side, values[selection[k] as usize]);
+        }),
+        Some(nulls) => rows.for_each(offset, at.words, |k, state| {
+            if flags.has(Flags::ROWS) {
+                state[0] += 1;
+            }
+            let row = selection[k] as usize;
+            if nulls.is_valid(row) {
+                step::<L>(&at, state, side, values[row]);
+            }
+        }),
+    }
+}
+
+/// Values that are gathered before they are reduced, when they do not lie side by side.
+const GATHERED: usize = 128;
+
+#[inline(always)]
+fn update_dense<L: Lane>(
+    flags: Flags,
+    state: &mut [u64],
+    side: &mut Side,
+    input: &Input<'_, L::Value>,
+) {
+    let at = Layout::of::<L>(flags);
+    let state = &mut state[..at.words];
+    let Input { values, nulls, selection } = *input;
+    if flags.has(Flags::ROWS) {
+        state[0] += selection.len() as u64;
+    }
+    let mut seen = 0;
+    match (nulls, contiguous(selection)) {
+        (None, Some(range)) => {
+            seen = range.len();
+            L::reduce(&at, state, side, &values[range]);
+        }
+        (None, None) => {
+            let mut block = [L::Value::default(); GATHERED];
+            for rows in selection.chunks(GATHERED) {
+                for (value, row) in block.iter_mut().zip(rows) {
+                    *value = values[*row as usize];
+                }
+                seen += rows.len();
+                L::reduce(&at, state, side, &block[..rows.len()]);
+            }
+        }
+        (Some(nulls), _) => {
+            let mut block = [L::Value::default(); GATHERED];
+            for rows in selection.chunks(GATHERED) {
+                // Without a branch: a null is written too, and then written over.
+                let mut filled = 0;
+                for row in rows {
+                    block[filled] = values[*row as usize];
+                    filled += usize::from(nulls.is_valid(*row as usize));
+                }
+                seen += filled;
+                L::reduce(&at, state, side, &block[..filled]);
+            }
+        }
+    }
+    if flags.has(Flags::VALUES) {
+        state[at.values] += seen as u64;
+    }
+}
+
+/// The range of rows that `selection` is, if it is one. Selections are strictly increasing.
+fn contiguous(selection: &[u32]) -> Option<std::ops::Range<usize>> {
+    let (first, last) = (*selection.first()? as usize, *selection.last()? as usize);
+    debug_assert!(selection.is_sorted_by(|a, b| a < b), "a selection is strictly increasing");
+    (last - first + 1 == selection.len()).then_some(first..last + 1)
+}
+
+/// The accumulator of one column of lane `L`.
+#[derive(Debug)]
+pub(super) struct Numbers<L: Lane> {
+    at: Layout,
+    input: DataType,
+    kernels: Kernels<L>,
+}
+
+impl<L: Lane> Numbers<L> {
+    /// Keeps `flags` of a column of type `input` (a dictionary's value type).
+    pub(super) fn new(flags: Flags, input: DataType) -> Self {
+        Self { at: Layout::of::<L>(flags), input, kernels: L::kernels(flags) }
+    }
+
+    fn input<'a>(&self, column: Option<&'a Column>, selection: &'a [u32]) -> Input<'a, L::Value> {
+        let column = column.expect("numbers have a column");
+        let values = L::values(&column.values).expect("a column has the lane of its type");
+        let nulls = column.nulls.as_ref();
+        assert!(
+            nulls.is_none() || self.at.flags.has(Flags::VALUES),
+            "a column that the schema calls free of nulls has none"
+        );
+        Input { values, nulls, selection }
+    }
+}
+
+impl<L: Lane> Accumulator for Numbers<L> {
+    fn words(&self) -> usize {
+        self.at.words
+    }
+
+    fn init(&self, state: &mut [u64]) {
+        let at = self.at;
+        state.fill(0);
+        if at.flags.has(Flags::MIN) {
+            L::init_min(&mut state[at.min..at.min + L::KEY_WORDS]);
+        }
+        if at.flags.has(Flags::MAX) {
+            L::init_max(&mut state[at.max..at.max + L::KEY_WORDS]);
+        }
+    }
+
+    fn new_side(&self) -> Side {
+        if self.at.flags.has(Flags::SUM) { L::new_side() } else { Side::None }
+    }
+
+    fn update(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    ) {
+        let input = self.input(column, selection);
+        (self.kernels.update)(self.at.flags, rows, offset, side, &input);
+    }
+
+    fn update_dense(
+        &self,
+        state: &mut [u64],
+        side: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    ) {
+        let input = self.input(column, selection);
+        (self.kernels.update_dense)(self.at.flags, state, side, &input);
+    }
+
+    fn merge(
+        &self,
+        into: &mut Rows<'_>,
+        into_side: &mut Side,
+        from: &Rows<'_>,
+        from_side: &Side,
+        offset: usize,
+    ) {
+        let at = self.at;
+        assert_eq!(into.len(), from.len(), "merged row by row");
+        into.for_each(offset, at.words, |k, into| {
+            let from = from.state(k, offset, at.words);
+            for count in 0..at.sum {
+                into[count] += from[count];
+            }
+            if at.flags.has(Flags::SUM) {
+                let sum = at.sum..at.sum + L::SUM_WORDS;
+                L::merge_sum(&mut into[sum.clone()], into_side, &from[sum], from_side);
+            }
+            if at.flags.has(Flags::MIN) {
+                let min = at.min..at.min + L::KEY_WORDS;
+                L::merge_min(&mut into[min.clone()], &from[min]);
+            }
+            if at.flags.has(Flags::MAX) {
+                let max = at.max..at.max + L::KEY_WORDS;
+                L::merge_max(&mut into[max.clone()], &from[max]);
+            }
+        });
+    }
+
+    fn emit(
+        &self,
+        part: Part,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<ArrayRef, Misfit> {
+        let at = self.at;
+        let states = States { rows, offset, words: at.words };
+        let nulls = if at.flags.has(Flags::VALUES) {
+            states.nulls(|state| state[at.values] > 0)
+        } else {
+            None
+        };
+        let emit = Emit { states, nulls, sum: at.sum, count: at.count(), side };
+        match part {
+            Part::Rows => Ok(states.counts(0)),
+            Part::Values => Ok(states.counts(at.count())),
+            Part::Sum => L::emit_sum(&self.input, &emit),
+            Part::SumDecimal => L::emit_sum_decimal(&emit),
+            Part::Min => Ok(L::emit_key(&self.input, &emit, at.min)),
+            Part::Max => Ok(L::emit_key(&self.input, &emit, at.max)),
+            Part::Avg => L::emit_mean(&self.input, &emit),
+        }
+    }
+}
+
+/// What a lane needs to emit.
+#[derive(Debug)]
+pub(super) struct Emit<'a> {
+    /// The words of each row.
+    pub(super) states: States<'a>,
+    /// Rows without a value.
+    pub(super) nulls: Option<NullBuffer>,
+    /// First word of the sum.
+    pub(super) sum: usize,
+    /// The word that counts values.
+    pub(super) count: usize,
+    pub(super) side: &'a Side,
+}
+
+impl<'a> Emit<'a> {
+    /// One value for each row that has any, made of its sum and count.
+    pub(super) fn from_sums<L: Lane, T: Default>(
+        &self,
+        value: impl Fn(&'a [u64], u64) -> Result<T, Misfit>,
+    ) -> Result<Vec<T>, Misfit> {
+        let (sum, count) = (self.sum, self.count);
+        self.states.try_collect(self.nulls.as_ref(), |state| {
+            value(&state[sum..sum + L::SUM_WORDS], state[count])
+        })
+    }
+
+    /// One value for each row, made of the words of its min or max at `at`.
+    pub(super) fn from_keys<L: Lane, T>(
+        &self,
+        at: usize,
+        value: impl Fn(&'a [u64]) -> T,
+    ) -> Vec<T> {
+        self.states.iter().map(|state| value(&state[at..at + L::KEY_WORDS])).collect()
+    }
+}

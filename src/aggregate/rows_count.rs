@@ -1,0 +1,74 @@
+//! Counts that no other accumulator keeps: of rows, and of the values of a column of any type.
+
+use arrow::array::ArrayRef;
+
+use crate::aggregate::emit::States;
+use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::column::Column;
+use crate::state::rows::Rows;
+
+/// One word: the number of rows, or of rows whose value is not null.
+#[derive(Debug)]
+pub(super) enum Counter {
+    /// Of rows; has no column.
+    Rows,
+    /// Of values.
+    Values,
+}
+
+impl Accumulator for Counter {
+    fn words(&self) -> usize {
+        1
+    }
+
+    fn init(&self, state: &mut [u64]) {
+        state[0] = 0;
+    }
+
+    fn update(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        _: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    ) {
+        assert_eq!(rows.len(), selection.len(), "one row for each selected row of the batch");
+        match column.and_then(|column| column.nulls.as_ref()) {
+            None => rows.for_each(offset, 1, |_, state| state[0] += 1),
+            Some(nulls) => rows.for_each(offset, 1, |k, state| {
+                state[0] += u64::from(nulls.is_valid(selection[k] as usize));
+            }),
+        }
+    }
+
+    fn update_dense(
+        &self,
+        state: &mut [u64],
+        _: &mut Side,
+        column: Option<&Column>,
+        selection: &[u32],
+    ) {
+        let count = match column.and_then(|column| column.nulls.as_ref()) {
+            None => selection.len(),
+            Some(nulls) => selection.iter().filter(|row| nulls.is_valid(**row as usize)).count(),
+        };
+        state[0] += count as u64;
+    }
+
+    fn merge(&self, into: &mut Rows<'_>, _: &mut Side, from: &Rows<'_>, _: &Side, offset: usize) {
+        assert_eq!(into.len(), from.len(), "merged row by row");
+        into.for_each(offset, 1, |k, state| state[0] += from.state(k, offset, 1)[0]);
+    }
+
+    fn emit(
+        &self,
+        part: Part,
+        rows: &Rows<'_>,
+        offset: usize,
+        _: &Side,
+    ) -> Result<ArrayRef, Misfit> {
+        assert!(matches!(part, Part::Rows | Part::Values), "{part:?} of {self:?}");
+        Ok(States { rows, offset, words: 1 }.counts(0))
+    }
+}

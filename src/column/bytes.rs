@@ -1,0 +1,89 @@
+//! Text and binary columns of every Arrow form behind one accessor.
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+    LargeStringArray, StringArray, StringViewArray,
+};
+use arrow::datatypes::DataType;
+
+/// Text or binary: plain, large, view or of fixed size (dictionaries are cast to their values' type
+/// before).
+#[derive(Debug, Clone)]
+pub(crate) struct BytesColumn(ArrayRef);
+
+/// An array whose values are bytes.
+pub(crate) trait BytesArray {
+    /// The bytes of row `row`; at a null row, anything.
+    fn bytes(&self, row: usize) -> &[u8];
+}
+
+/// Work on a bytes column, compiled once for every form, so that no row asks which form it is.
+pub(crate) trait BytesVisitor {
+    /// What the work gives.
+    type Output;
+
+    /// Does the work.
+    fn visit<A: BytesArray>(self, array: &A) -> Self::Output;
+}
+
+impl BytesColumn {
+    /// Whether `data_type` is one of the forms.
+    pub(crate) fn is_for(data_type: &DataType) -> bool {
+        use DataType::{
+            Binary, BinaryView, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View,
+        };
+        matches!(
+            data_type,
+            Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | FixedSizeBinary(_)
+        )
+    }
+
+    /// The column over `array`, if it is of one of the forms.
+    pub(crate) fn new(array: ArrayRef) -> Option<Self> {
+        Self::is_for(array.data_type()).then_some(Self(array))
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Runs `visitor` on the array in its form.
+    pub(crate) fn visit<V: BytesVisitor>(&self, visitor: V) -> V::Output {
+        match self.0.data_type() {
+            DataType::Utf8 => visitor.visit(self.0.as_string::<i32>()),
+            DataType::LargeUtf8 => visitor.visit(self.0.as_string::<i64>()),
+            DataType::Utf8View => visitor.visit(self.0.as_string_view()),
+            DataType::Binary => visitor.visit(self.0.as_binary::<i32>()),
+            DataType::LargeBinary => visitor.visit(self.0.as_binary::<i64>()),
+            DataType::BinaryView => visitor.visit(self.0.as_binary_view()),
+            DataType::FixedSizeBinary(_) => visitor.visit(self.0.as_fixed_size_binary()),
+            other => unreachable!("`new` admits no {other}"),
+        }
+    }
+}
+
+macro_rules! bytes_of_text {
+    ($($array:ty),*) => {$(
+        impl BytesArray for $array {
+            #[inline(always)]
+            fn bytes(&self, row: usize) -> &[u8] {
+                self.value(row).as_bytes()
+            }
+        }
+    )*};
+}
+
+macro_rules! bytes_of_binary {
+    ($($array:ty),*) => {$(
+        impl BytesArray for $array {
+            #[inline(always)]
+            fn bytes(&self, row: usize) -> &[u8] {
+                self.value(row)
+            }
+        }
+    )*};
+}
+
+bytes_of_text!(StringArray, LargeStringArray, StringViewArray);
+bytes_of_binary!(BinaryArray, LargeBinaryArray, BinaryViewArray, FixedSizeBinaryArray);
