@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 
 use crate::aggregate::plan::Plan;
 use crate::aggregate::spec::Aggregate;
@@ -248,7 +248,7 @@ impl JobBuilder {
                 return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
             }
         }
-        let reserved = fields.iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
         let plan = Plan::new(&self.aggregates, &self.schema, &reserved)?;
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
         Ok(Job {

@@ -1,5 +1,37 @@
-//! Saltmill.
-#![allow(missing_docs, dead_code, reason = "skeleton")]
+//! Saltmill aggregates keyed streams on one machine and makes key skew harmless: it finds hot keys while
+//! the stream runs, aggregates just those where their rows already are and merges the partials, and the
+//! results never change by a bit.
+//!
+//! A [`Job`](config::Job) says what is to be computed over Arrow batches of a schema; an
+//! [`Engine`](runtime::engine::Engine) runs it on pinned shards; producers feed it through
+//! [`Ingest`](runtime::ingest::Ingest) handles; results arrive at a [`Sink`](runtime::sink::Sink).
+//!
+//! ```
+//! use std::sync::Arc;
+//! use saltmill::arrow::array::{Int64Array, StringArray};
+//! use saltmill::arrow::record_batch::RecordBatch;
+//! use saltmill::{Aggregate, Collected, Engine, Job};
+//!
+//! let batch = RecordBatch::try_from_iter([
+//!     ("user", Arc::new(StringArray::from(vec!["ann", "bob", "ann"])) as _),
+//!     ("amount", Arc::new(Int64Array::from(vec![5, 7, 1])) as _),
+//! ])?;
+//! let job = Job::builder(batch.schema())
+//!     .key(["user"])
+//!     .aggregates([Aggregate::count(), Aggregate::sum("amount")])
+//!     .build()?;
+//! let results = Collected::new();
+//! let engine = Engine::start(job, results.clone())?;
+//! engine.ingest()?.push(batch)?;
+//! let report = engine.finish()?;
+//! assert_eq!((report.rows_in, report.rows_out), (3, 2));
+//! # let rows: usize = results.take().iter().map(RecordBatch::num_rows).sum();
+//! # assert_eq!(rows, 2);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! The modules stand in the order in which they build on each other.
+
 pub mod error;
 pub(crate) mod sys;
 pub mod key;
@@ -9,3 +41,14 @@ pub mod aggregate;
 pub mod time;
 pub mod config;
 pub mod runtime;
+
+pub use arrow;
+
+pub use aggregate::spec::Aggregate;
+pub use config::{Job, JobBuilder, Pinning};
+pub use error::{ConfigError, RunError};
+pub use runtime::engine::Engine;
+pub use runtime::ingest::{Ingest, TryPushError};
+pub use runtime::report::RunReport;
+pub use runtime::sink::{Collected, Receiver, Sink, channel};
+pub use time::window::Window;

@@ -39,7 +39,7 @@ pub(crate) struct Scratch {
 impl Pane {
     /// An empty pane.
     pub(crate) fn new(keys: &KeyEncoder, plan: &Plan) -> Self {
-        let table = Table::new(keys.width(), plan.template());
+        let table = Table::new(keys.width(), &plan.template());
         Self { table, sides: new_sides(plan) }
     }
 
