@@ -1,8 +1,10 @@
 //! Reading aggregates as text.
 //!
-//!     list  = item { "," item }
-//!     item  = function [ "(" [ "*" | name ] ")" ] [ "as" name ]
-//!     name  = plain characters, or anything between double quotes
+//! ```text
+//! list  = item { "," item }
+//! item  = function [ "(" [ "*" | name ] ")" ] [ "as" name ]
+//! name  = plain characters, or anything between double quotes
+//! ```
 //!
 //! Every error says at which character it is and what would have been right there.
 
