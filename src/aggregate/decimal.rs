@@ -238,6 +238,7 @@ impl Unscaled for i128 {
         Self::load(&magnitude.to_words::<2>())
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<Self>, nulls: Option<NullBuffer>) -> ArrayRef {
         match input {
             DataType::Decimal32(..) => decimals::<Decimal32Type>(

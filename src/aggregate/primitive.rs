@@ -240,6 +240,7 @@ impl Primitive for i64 {
         Magnitude::of(sum).mean_to_f64(0, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         match input {
             DataType::Boolean => {
@@ -315,6 +316,7 @@ impl Primitive for u64 {
         Magnitude::of(sum).mean_to_f64(0, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         let value = |key: i64| key.cast_unsigned() ^ SIGN;
         match input {
@@ -370,6 +372,7 @@ impl Primitive for f64 {
         exact_float::mean(sum, side, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         type F16 = <Float16Type as ArrowPrimitiveType>::Native;
         let value = |key: i64| Self::from_bits(flip(key).cast_unsigned());
