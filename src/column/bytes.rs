@@ -29,13 +29,14 @@ pub(crate) trait BytesVisitor {
 impl BytesColumn {
     /// Whether `data_type` is one of the forms.
     pub(crate) fn is_for(data_type: &DataType) -> bool {
-        use DataType::{
-            Binary, BinaryView, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View,
-        };
-        matches!(
-            data_type,
-            Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | FixedSizeBinary(_)
-        )
+        use DataType as T;
+        match data_type {
+            T::Utf8 | T::LargeUtf8 | T::Utf8View => true,
+            T::Binary | T::LargeBinary | T::BinaryView => true,
+            // Arrow does not build arrays of values of no bytes.
+            T::FixedSizeBinary(size) => *size > 0,
+            _ => false,
+        }
     }
 
     /// The column over `array`, if it is of one of the forms.

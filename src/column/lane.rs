@@ -42,10 +42,17 @@ impl LaneKind {
     pub(crate) fn of(data_type: &DataType) -> Self {
         use DataType as T;
         match data_type {
-            T::Boolean | T::Int8 | T::Int16 | T::Int32 | T::Int64 => Self::I64,
-            T::Date32 | T::Date64 | T::Timestamp(..) | T::Duration(_) => Self::I64,
-            T::Time32(TimeUnit::Second | TimeUnit::Millisecond) => Self::I64,
-            T::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond) => Self::I64,
+            T::Boolean
+            | T::Int8
+            | T::Int16
+            | T::Int32
+            | T::Int64
+            | T::Date32
+            | T::Date64
+            | T::Time32(TimeUnit::Second | TimeUnit::Millisecond)
+            | T::Time64(TimeUnit::Microsecond | TimeUnit::Nanosecond)
+            | T::Timestamp(..)
+            | T::Duration(_) => Self::I64,
             T::UInt8 | T::UInt16 | T::UInt32 | T::UInt64 => Self::U64,
             T::Float16 | T::Float32 | T::Float64 => Self::F64,
             T::Decimal32(..) | T::Decimal64(..) | T::Decimal128(..) => Self::I128,
@@ -187,7 +194,7 @@ mod tests {
             vec![Some("b"), None, Some("a"), Some("b")].into_iter().collect();
         let words = column(words);
         assert!(matches!(&words.values, Lane::Bytes(bytes) if bytes.len() == 4));
-        assert_eq!(words.nulls.as_ref().map(|nulls| nulls.null_count()), Some(1));
+        assert_eq!(words.nulls.map(|nulls| nulls.null_count()), Some(1));
         // A null among the dictionary's values is a null of every row that refers to it.
         let keys = Int8Array::from(vec![0, 1, 1]);
         let values = Int64Array::from(vec![None, Some(7)]);

@@ -25,6 +25,10 @@ fn plan(text: &str) -> Result<Plan, ConfigError> {
     Plan::new(&Aggregate::parse_list(text).unwrap(), &schema(), &["key", "window_start"])
 }
 
+fn plan_of(text: &str) -> Plan {
+    plan(text).unwrap()
+}
+
 fn error(text: &str) -> String {
     plan(text).unwrap_err().to_string()
 }
@@ -48,7 +52,7 @@ fn one_column_is_one_accumulator_of_few_words() {
         ("sum(money), min(money)", 1, 1 + 3 + 2, 1),
     ];
     for (text, accumulators, words, columns) in layouts {
-        let plan = super::tests::plan(text).unwrap();
+        let plan = plan_of(text);
         assert_eq!(plan.accumulators.len(), accumulators, "{text}");
         assert_eq!((plan.words, plan.value_columns.len()), (words, columns), "{text}");
         assert_eq!(plan.template().len(), words, "{text}");
