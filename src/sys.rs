@@ -118,6 +118,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
 
 /// Maps a whole file for reading.
 ///
@@ -133,3 +134,4 @@ pub(crate) fn map_file(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
     // - A file shortened by another process while mapped cannot be ruled out from here; it is the
     //   documented condition above, and the effect is a signal, not a wrong result.
     unsafe { memmap2::Mmap::map(file) }
+}

@@ -30,6 +30,21 @@ pub(crate) struct KeyBatch {
     pub(crate) hashes: Vec<u64>,
 }
 
+impl KeyBatch {
+    /// Gives the bytes of the byte key of `row`, or `None` for NULL, to `visit`.
+    pub(crate) fn visit_bytes(&self, row: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        let words = self.words.as_slice();
+        let (w0, w1) = (words[2 * row], words[2 * row + 1]);
+        if w0 == NULL_BYTES {
+            visit(None);
+        } else if is_long(w0) {
+            visit(Some(self.long.bytes(w0, w1)));
+        } else {
+            visit(Some(&short_bytes(w0, w1)[..key_len(w0)]));
+        }
+    }
+}
+
 /// Words of a batch, lent from the input or written for it.
 #[derive(Debug)]
 pub(crate) enum KeyWords {

@@ -189,6 +189,12 @@ impl Shard {
             }
             self.stats.rows_in += part.selection.len() as u64;
         }
+        for mut partial in message.partials {
+            let job = Arc::clone(&self.engine.job);
+            let scratch = &mut self.scratch;
+            let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, partial.window)?;
+            pane.merge(&job.plan, &mut partial.pane, scratch);
+        }
         let inbound = &mut self.inbound[from];
         inbound.watermark = inbound.watermark.max(message.watermark);
         inbound.ended |= message.end;

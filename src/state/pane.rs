@@ -80,6 +80,28 @@ impl Pane {
         }
     }
 
+    /// Aggregates `rows` of a batch, which all have the same key, into that key's row: each accumulator
+    /// reduces them in registers and touches the row once.
+    pub(crate) fn update_one_key(
+        &mut self,
+        plan: &Plan,
+        keys: &KeyBatch,
+        columns: &[Column],
+        rows: &[u32],
+        scratch: &mut Scratch,
+    ) {
+        scratch.ptrs.clear();
+        self.table.lookup(keys, &rows[..1], &mut scratch.ptrs);
+        let width = self.table.width();
+        let mut states = self.table.rows_mut().rows(&scratch.ptrs);
+        for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+            let column = placed.column.map(|column| &columns[column]);
+            let state =
+                states.state_mut(0, width + placed.offset, placed.accumulator.words());
+            placed.accumulator.update_dense(state, side, column, rows);
+        }
+    }
+
     fn update_rows(&mut self, plan: &Plan, ptrs: &[RowPtr], columns: &[Column], rows: &[u32]) {
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(ptrs);

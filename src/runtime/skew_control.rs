@@ -1,0 +1,126 @@
+//! Where what the producers see of the keys comes together, and the hot set is decided and published.
+//!
+//! Each producer samples its rows into a sketch of its own. Every so often it leaves a snapshot here, if
+//! nobody else is here just now (it never waits), and whoever leaves one decides. A new hot set is
+//! published with its epoch; producers look at the epoch once a batch.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hashbrown::HashMap;
+
+use super::report::{HotKeyReport, KeyValue};
+use super::sink::lock;
+use crate::error::ConfigError;
+use crate::skew::estimate::Merger;
+use crate::skew::hot_set::HotSet;
+use crate::skew::policy::{Policy, PolicyConfig};
+use crate::skew::sketch::{Sketch, Snapshot};
+
+/// Names of hot keys that are remembered for the report.
+const NAMES_MAX: usize = 8192;
+
+/// Decides which keys are hot, for all producers of an engine.
+#[derive(Debug)]
+pub(crate) struct SkewControl {
+    epoch: AtomicU32,
+    current: Mutex<Arc<HotSet>>,
+    state: Mutex<State>,
+    names: Mutex<HashMap<u64, Vec<KeyValue>>>,
+    /// Whether producers need to sample at all.
+    pub(crate) adaptive: bool,
+    workers: u16,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: Policy,
+    merger: Merger,
+    /// The latest of each producer.
+    snapshots: Vec<Snapshot>,
+}
+
+impl SkewControl {
+    pub(crate) fn new(config: PolicyConfig) -> Result<Self, ConfigError> {
+        let (adaptive, workers) = (config.adaptive, config.workers);
+        let policy = Policy::new(config)?;
+        let current = policy.current();
+        Ok(Self {
+            epoch: AtomicU32::new(current.epoch()),
+            current: Mutex::new(Arc::new(current)),
+            state: Mutex::new(State { policy, merger: Merger::new(), snapshots: Vec::new() }),
+            names: Mutex::default(),
+            adaptive,
+            workers,
+        })
+    }
+
+    /// Epoch of the hot set in force.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The hot set in force.
+    pub(crate) fn current(&self) -> Arc<HotSet> {
+        Arc::clone(&lock(&self.current))
+    }
+
+    /// Takes in what producer `slot` has seen, and decides. Does nothing if another producer is at it.
+    pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let State { policy, merger, snapshots } = &mut *state;
+        if snapshots.len() <= slot {
+            snapshots.resize_with(slot + 1, || Snapshot {
+                sample_every: sketch.config().sample_every,
+                ..Snapshot::default()
+            });
+        }
+        // Shares far below all thresholds need not be carried around.
+        sketch.snapshot_into(policy.config().demote_share() / 4.0, &mut snapshots[slot]);
+        let estimates = merger.merge(snapshots);
+        if let Some(set) = policy.decide(estimates, rows_seen) {
+            let epoch = set.epoch();
+            *lock(&self.current) = Arc::new(set);
+            self.epoch.store(epoch, Ordering::Release);
+        }
+    }
+
+    /// Forgets the last snapshot of a producer that has gone.
+    pub(crate) fn leave(&self, slot: usize) {
+        if let Some(snapshot) = lock(&self.state).snapshots.get_mut(slot) {
+            let sample_every = snapshot.sample_every;
+            *snapshot = Snapshot { sample_every, ..Snapshot::default() };
+        }
+    }
+
+    /// Remembers what the key with this hash is called.
+    pub(crate) fn name(&self, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
+        let mut names = lock(&self.names);
+        if names.len() < NAMES_MAX && !names.contains_key(&hash) {
+            names.insert(hash, key());
+        }
+    }
+
+    /// All decisions that are remembered, in words and numbers.
+    pub(crate) fn hot_keys(&self) -> Vec<HotKeyReport> {
+        let names = lock(&self.names);
+        let state = lock(&self.state);
+        let reports = state.policy.decisions().map(|decision| {
+            let key = names.get(&decision.hash).cloned().unwrap_or_default();
+            let text = key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            HotKeyReport {
+                explanation: decision.explain(&text, self.workers),
+                key,
+                share: decision.share,
+                share_low: decision.share_low,
+                share_high: decision.share_high,
+                salts: decision.salts,
+                cause: decision.cause,
+                promoted_at_row: decision.promoted_at_row,
+                demoted_at_row: decision.demoted_at_row,
+            }
+        });
+        reports.collect()
+    }
+}
