@@ -1,21 +1,21 @@
 //! Shares of keys over all ingests, with bounds that can be relied on.
 //!
-//! [`Merger::merge`] adds up the snapshots of all ingests. Two errors are kept apart and both are in the
-//! bounds: the sketch's, which is certain (a key's sampled rows lie between the sum of `count - error`
-//! and the sum of `count`, with the floor where it is not tracked), and the sample's, which is a
-//! matter of chance.
+//! [`Merger::merge`] adds up the snapshots of all ingests. Two errors are kept apart and both are
+//! in the bounds: the sketch's, which is certain (a key's sampled rows lie between the sum of
+//! `count - error` and the sum of `count`, with the floor where it is not tracked), and the
+//! sample's, which is a matter of chance.
 //!
-//! **Invariant:** for any key and any one merge, the probability that its share of the rows covered lies
-//! below `share_low` is at most [`ERROR_PROBABILITY`], and the same for `share_high`. A key's sampled
-//! rows are a sum of independent draws (see [`sample`](super::sample)), for which the Chernoff bounds
-//! `P(X >= m + t) <= exp(-t^2 / (2 (m + t/3)))` and `P(X <= m - t) <= exp(-t^2 / (2 m))` hold, `m`
-//! being the expected number. They are solved for `m`, once for the key's rows and once for all
-//! other rows (which is sharper for a key that is nearly everything), and the sharper one is taken at
-//! half the probability each. Wilson's interval is narrower but only nearly right, and worst for just the
-//! small shares that must not be promoted by chance.
+//! **Invariant:** for any key and any one merge, the probability that its share of the rows covered
+//! lies below `share_low` is at most [`ERROR_PROBABILITY`], and the same for `share_high`. A key's
+//! sampled rows are a sum of independent draws (see [`sample`](super::sample)), for which the
+//! Chernoff bounds `P(X >= m + t) <= exp(-t^2 / (2 (m + t/3)))` and `P(X <= m - t) <= exp(-t^2 / (2
+//! m))` hold, `m` being the expected number. They are solved for `m`, once for the key's rows and
+//! once for all other rows (which is sharper for a key that is nearly everything), and the sharper
+//! one is taken at half the probability each. Wilson's interval is narrower but only nearly right,
+//! and worst for just the small shares that must not be promoted by chance.
 //!
-//! **Cost:** one hash-map entry per candidate and ingest, a sort, four square roots per candidate; no
-//! allocation once the maps have grown.
+//! **Cost:** one hash-map entry per candidate and ingest, a sort, four square roots per candidate;
+//! no allocation once the maps have grown.
 
 use hashbrown::HashMap;
 
@@ -65,8 +65,8 @@ impl Merger {
         Self::default()
     }
 
-    /// Estimates of all candidates, largest share first. Snapshots of an earlier epoch than the newest
-    /// count for what they still hold of the newest two (an idle ingest does not rotate).
+    /// Estimates of all candidates, largest share first. Snapshots of an earlier epoch than the
+    /// newest count for what they still hold of the newest two (an idle ingest does not rotate).
     ///
     /// # Panics
     /// If the ingests do not all sample at the same rate.
@@ -133,8 +133,8 @@ impl Merger {
     }
 }
 
-/// Bounds of a key's share of the rows, when between `low` and `high` of `samples` sampled rows were its
-/// own. Each is wrong with a probability of at most [`ERROR_PROBABILITY`].
+/// Bounds of a key's share of the rows, when between `low` and `high` of `samples` sampled rows
+/// were its own. Each is wrong with a probability of at most [`ERROR_PROBABILITY`].
 pub fn share_bounds(low: u64, high: u64, samples: u64) -> (f64, f64) {
     if samples == 0 {
         return (0.0, 1.0);

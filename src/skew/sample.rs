@@ -1,9 +1,9 @@
 //! Which rows the sketch sees: one row, picked at random, of every block of `every` rows.
 //!
 //! Random within the block, so that a stream with a period (every 64th row from one machine) cannot
-//! hide from or fool the sample; one per block, so that the number of sampled rows is known. Whether a
-//! block's pick is a given key is then an independent draw with that key's share of the block as its
-//! probability, which is what the bounds of [`estimate`](super::estimate) rest on.
+//! hide from or fool the sample; one per block, so that the number of sampled rows is known.
+//! Whether a block's pick is a given key is then an independent draw with that key's share of the
+//! block as its probability, which is what the bounds of [`estimate`](super::estimate) rest on.
 //!
 //! **Cost:** per batch, and a few instructions per sampled row; nothing for the rows between.
 //! Deterministic: the same seed and row count give the same picks, however the rows are batched.

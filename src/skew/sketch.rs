@@ -1,25 +1,42 @@
 //! The most frequent keys of a sampled stream, in bounded memory, with old traffic forgotten.
 //!
-//! [`Sketch`] is a Space-Saving summary (Metwally, Agrawal, El Abbadi, 2005) of two epochs, previous
-//! and current. When the current epoch is full (or the engine says so) the previous one is dropped,
-//! the current one becomes the previous, and counting starts anew; so a key that is no longer seen is
-//! gone after two epochs at the latest, whatever it was before.
+//! [`Sketch`] is a Space-Saving summary (Metwally, Agrawal, El Abbadi, 2005) of two epochs,
+//! previous and current. When the current epoch is full (or the engine says so) the previous one is
+//! dropped, the current one becomes the previous, and counting starts anew; so a key that is no
+//! longer seen is gone after two epochs at the latest, whatever it was before.
 //!
-//! **Invariant**, per epoch with `n` sampled rows and `k` counters: for a tracked key
-//! `count - error <= true count <= count`; a key that is not tracked has a true count of at most
+//! **Invariant**, per epoch with `n` sampled rows and `k` counters: for a tracked key `count -
+//! error <= true count <= count`; a key that is not tracked has a true count of at most
 //! [`Part::floor`]; the counts add up to `n`, hence `error <= floor <= n / k`.
 //!
-//! **Cost:** a sampled row costs one probe of a small index if its key is tracked. If not, it takes the
-//! place of a counter with the smallest count. Those are found by a cursor that goes round the counters;
-//! each round raises the smallest count by at least one and all counts are at least that, so `n` rows
-//! pay for at most `n` steps of the cursor: amortised constant time, without the linked buckets or
-//! the heap that Space-Saving is usually given. No allocation after `new`.
+//! **Cost:** a sampled row costs one probe of a small index if its key is tracked. If not, it takes
+//! the place of a counter with the smallest count. Those are found by a cursor that goes round the
+//! counters; each round raises the smallest count by at least one and all counts are at least that,
+//! so `n` rows pay for at most `n` steps of the cursor: amortised constant time, without the linked
+//! buckets or the heap that Space-Saving is usually given. No allocation after `new`.
 //!
-//! **Memory:** 512 counters x 2 epochs = 58 KB (`26 + 32` bytes a counter).
+//! Why not the frequent-items sketch of crate `datasketches` 0.6 (Apache DataSketches; the same
+//! kind of bounds)? It was measured beside this one, epochs of 24,576 samples, a map of 1,024
+//! entries against 512 counters, on one core of a busy two-core machine, nanoseconds per sampled
+//! row (10th percentile of 160 epochs):
 //!
-//! **Not here:** sampling ([`sample`](super::sample)) and its error ([`estimate`](super::estimate)).
-//! Keys crafted to collide in the index can make a sampled row cost a walk over all counters, never
-//! more memory and never a wrong bound.
+//! | stream | this | `datasketches` |
+//! |---|---|---|
+//! | uniform over 1,000 keys | 20 | 29 |
+//! | uniform over 1M keys, or all distinct | 18 | 29 |
+//! | Zipf 1.1 of 1M | 16 | 23 |
+//! | 80 % one key | 9 | 12 |
+//! | 99 % one key | 5 | 7-8 |
+//!
+//! It hashes the hash again, has no place for the example, its map grows by allocation, and when it
+//! is full one row pays for purging all. With 1 row in 64 sampled this one costs at most 0.3 ns a
+//! row.
+//!
+//! **Memory:** 58 bytes a counter and epoch (26 and its 8 places of the index): 58 KB by default.
+//!
+//! **Not here:** sampling ([`sample`](super::sample)) and its error
+//! ([`estimate`](super::estimate)). Keys crafted to collide in the index can make a sampled row
+//! cost a walk over all counters, never more memory and never a wrong bound.
 
 #[cfg(test)]
 mod tests;
@@ -36,6 +53,17 @@ fn tag(hash: u64) -> u32 {
     (hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32 & TAG
 }
 
+/// Rows of all ingests together that make an epoch: two of them are what a share is a share of.
+/// Long enough to tell a share of 1/500 from one of 1/1000 by 1 row in 64; short enough that a key
+/// is forgotten 1.6 million rows after its end.
+pub const EPOCH_ROWS: u64 = 786_432;
+
+/// The epoch in which the engine is after this many rows of all ingests: what [`Sketch::rotate_to`]
+/// wants.
+pub fn epoch_at(rows_seen: u64) -> u32 {
+    u32::try_from(rows_seen / EPOCH_ROWS).unwrap_or(u32::MAX)
+}
+
 /// Size and pace of a [`Sketch`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SketchConfig {
@@ -44,13 +72,13 @@ pub struct SketchConfig {
     /// The sketch is offered 1 of this many rows.
     pub sample_every: u32,
     /// Sampled rows after which the sketch starts a new epoch by itself, should nobody call
-    /// [`Sketch::rotate_to`] before.
+    /// [`Sketch::rotate_to`] before. By default twice what one ingest alone sees in [`EPOCH_ROWS`].
     pub epoch_samples: u32,
 }
 
 impl Default for SketchConfig {
     fn default() -> Self {
-        Self { counters: 512, sample_every: 64, epoch_samples: 12_288 }
+        Self { counters: 512, sample_every: 64, epoch_samples: 24_576 }
     }
 }
 
@@ -73,8 +101,8 @@ impl Sketch {
         Self { config, epoch: 0, current: summary.clone(), previous: summary }
     }
 
-    /// Counts one sampled row. `example` is kept with the key, the newest one wins: the key itself if it
-    /// fits, or where the row can be found.
+    /// Counts one sampled row. `example` is kept with the key, the newest one wins: the key itself
+    /// if it fits, or where the row can be found.
     #[inline]
     pub fn offer(&mut self, hash: u64, example: u64) {
         if self.current.samples >= self.config.epoch_samples {
@@ -105,8 +133,8 @@ impl Sketch {
         self.epoch += 1;
     }
 
-    /// Follows the engine to its epoch (rows of all ingests divided by the epoch's length), so that slow
-    /// ingests do not remember longer than fast ones. An epoch already reached is no change.
+    /// Follows the engine to its epoch (rows of all ingests divided by the epoch's length), so that
+    /// slow ingests do not remember longer than fast ones. An epoch already reached is no change.
     pub fn rotate_to(&mut self, epoch: u32) {
         if epoch > self.epoch {
             if epoch > self.epoch + 1 {
@@ -117,9 +145,9 @@ impl Sketch {
         }
     }
 
-    /// Writes the candidates into `out`, reusing its memory: for each epoch the keys whose certain count
-    /// is at least `share_min` of the epoch's samples (and at least 2). What is left out raises the
-    /// floor, so all bounds stay true.
+    /// Writes the candidates into `out`, reusing its memory: for each epoch the keys whose certain
+    /// count is at least `share_min` of the epoch's samples (and at least 2). What is left out
+    /// raises the floor, so all bounds stay true.
     pub fn snapshot_into(&self, share_min: f64, out: &mut Snapshot) {
         out.sample_every = self.config.sample_every;
         out.epoch = self.epoch;
@@ -187,9 +215,9 @@ struct Summary {
     examples: Box<[u64]>,
     /// Where in the index each counter stands.
     places: Box<[u16]>,
-    /// Open addressing, linear probing, at most an eighth full. An entry is a counter and the high half of
-    /// the mixed hash, which tells most other keys apart and says where the entry's probe starts, so
-    /// that entries are moved without a look at their hashes.
+    /// Open addressing, linear probing, hardly an eighth full. An entry is a counter and the high
+    /// half of the mixed hash, which tells most other keys apart and says where the entry's probe
+    /// starts, so that entries are moved without a look at their hashes.
     index: Box<[u32]>,
     /// Turns the high half of a mixed hash into its place.
     shift: u32,
@@ -204,7 +232,7 @@ struct Summary {
 
 impl Summary {
     fn new(counters: usize) -> Self {
-        // At most 2^16 places for 2^13 counters or more, so that a tag always holds its place.
+        // A tag has 16 bits of the hash, hence at most 2^16 places (a quarter full in the extreme).
         let places = (counters * 8).next_power_of_two().min(1 << 16);
         Self {
             counts: vec![0; counters].into(),

@@ -1,5 +1,12 @@
 //! The bounds against exact counts, on streams of every kind, over many seeds.
 
+#![expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "small numbers of a test"
+)]
+
 use hashbrown::HashMap;
 use proptest::prelude::*;
 
@@ -10,11 +17,7 @@ use crate::skew::sample::{Sampler, splitmix64};
 /// Streams of small key numbers; `adversary` evicts a key just as it has entered.
 fn stream(kind: &str, rows: usize, seed: u64) -> Vec<u64> {
     let mut state = seed;
-    let mut uniform = move || {
-        #[expect(clippy::cast_precision_loss, reason = "a draw in 0..1")]
-        let draw = (splitmix64(&mut state) >> 11) as f64 / (1_u64 << 53) as f64;
-        draw
-    };
+    let mut uniform = move || (splitmix64(&mut state) >> 11) as f64 / (1_u64 << 53) as f64;
     (0..rows)
         .map(|row| {
             let draw = uniform();
@@ -25,7 +28,8 @@ fn stream(kind: &str, rows: usize, seed: u64) -> Vec<u64> {
                 "zipf" => (draw.powi(-2)) as u64,
                 // One key at a time, 50 rows each.
                 "bursty" => (row / 50) as u64,
-                // Half on one key; the others each come twice, far enough apart to be evicted between.
+                // Half on one key; the others each come twice, far enough apart to be evicted
+                // between.
                 "adversary" if row % 2 == 0 => 0,
                 "adversary" => 1 + (row / 2 % (rows / 4).max(1)) as u64,
                 _ => unreachable!("unknown stream"),
@@ -236,7 +240,9 @@ proptest! {
     #[test]
     fn any_stream(counters in 1_u16..20, keys in prop::collection::vec(0_u64..60, 0..800)) {
         let mut summary = Summary::new(usize::from(counters));
-        keys.iter().for_each(|&key| summary.offer(spread(key), key));
+        for &key in &keys {
+            summary.offer(spread(key), key);
+        }
         let mut part = Part::default();
         summary.all_into(&mut part);
         check_part(&part, u32::from(counters), &exact(&keys), true);
