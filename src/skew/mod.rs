@@ -2,9 +2,9 @@
 //!
 //! Pure logic: no threads, no clock, no Arrow types. The path of a decision is
 //! [`sample`] (which rows are looked at) → [`sketch`] (counts per ingest, bounded memory) →
-//! [`estimate`] (shares with bounds, all ingests together) → policy (promote, demote, salts) →
-//! hot set (what the router looks up). A ledger proves that every partial aggregate is merged
-//! exactly once, and the imbalance puts the load of shards into numbers and words.
+//! [`estimate`] (shares with bounds, all ingests together) → [`policy`] (promote, demote, salts) →
+//! [`hot_set`] (what the router looks up). [`ledger`] proves that every partial aggregate is merged
+//! exactly once, and [`imbalance`] puts the load of shards into numbers and words.
 //!
 //! **Invariant:** nothing here changes a result. Hot sets decide where a row is reduced, never
 //! whether or how it counts; a wrong estimate costs time only.
@@ -15,3 +15,4 @@
 pub mod sample;
 pub mod sketch;
 pub mod estimate;
+pub mod hot_set;
