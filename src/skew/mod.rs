@@ -16,3 +16,5 @@ pub mod sample;
 pub mod sketch;
 pub mod estimate;
 pub mod hot_set;
+pub mod decision;
+pub mod policy;
