@@ -18,3 +18,4 @@ pub mod estimate;
 pub mod hot_set;
 pub mod decision;
 pub mod policy;
+pub mod ledger;
