@@ -19,3 +19,4 @@ pub mod hot_set;
 pub mod decision;
 pub mod policy;
 pub mod ledger;
+pub mod imbalance;
