@@ -40,6 +40,7 @@ pub(crate) mod state;
 pub mod aggregate;
 pub mod time;
 pub mod config;
+pub mod skew;
 pub mod runtime;
 #[cfg(feature = "io")]
 pub mod io;
