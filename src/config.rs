@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 
+use arrow::record_batch::RecordBatch;
+
 use crate::aggregate::plan::Plan;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
 use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
+use crate::skew::hot_set::HOT_KEYS_LIMIT;
+use crate::skew::policy::{Policy, PolicyConfig, Salts};
 use crate::time::event_time::{Unit, limits};
 use crate::time::window::{Tumbling, Window};
 
@@ -32,13 +36,30 @@ pub enum Pinning {
     Cores(Vec<usize>),
 }
 
-/// How keys that take a large share of the rows are treated.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// How keys that take a large share of the rows are treated. Results are the same in every mode.
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum SkewMode {
-    /// Every row goes to the one shard that owns its key.
+    /// Hot keys are found while the stream runs; just their rows are aggregated in two phases.
     #[default]
+    Adaptive,
+    /// Every row goes to the one shard that owns its key.
     Off,
+    /// Every row is aggregated where it was read first, in a bounded table; given up where it does not
+    /// pay, that is, where partials are nearly as many as rows.
+    TwoPhase,
+    /// These keys are treated as hot from the first row; no others are looked for.
+    Hot(HotList),
+}
+
+/// Keys known beforehand.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum HotList {
+    /// Values of the one key column as text; `None` is the NULL key.
+    Text(Vec<Option<String>>),
+    /// Keys as rows of a batch with the key columns, in their order.
+    Rows(RecordBatch),
 }
 
 /// A validated job. Made by [`Job::builder`], run by [`Engine`](crate::runtime::engine::Engine).
@@ -57,6 +78,12 @@ pub struct Job {
     pub(crate) pinning: Pinning,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) open_windows_max: usize,
+    pub(crate) skew: SkewMode,
+    pub(crate) salts: Salts,
+    /// Hashes of the keys of [`SkewMode::Hot`].
+    pub(crate) given_hot: Vec<u64>,
+    pub(crate) mini_batch_rows: Option<u64>,
+    pub(crate) mini_batch_latency: Option<Duration>,
 }
 
 /// The event-time column of a job.
@@ -84,6 +111,10 @@ impl Job {
             pinning: Pinning::Auto,
             idle_timeout: None,
             open_windows_max: 100_000,
+            skew: SkewMode::Adaptive,
+            salts: Salts::Auto,
+            mini_batch_rows: None,
+            mini_batch_latency: None,
         }
     }
 
@@ -106,6 +137,20 @@ impl Job {
     /// Number of leading output columns that say window and key: what ordered output sorts by.
     pub fn grouping_columns(&self) -> usize {
         self.keys.fields().len() + if self.windows.is_some() { 2 } else { 0 }
+    }
+
+    /// What decides on hot keys in a run of this job; none in a mode without hot keys.
+    pub(crate) fn skew_policy(&self) -> Result<Option<Policy>, ConfigError> {
+        if !matches!(self.skew, SkewMode::Adaptive | SkewMode::Hot(_)) {
+            return Ok(None);
+        }
+        let workers = u16::try_from(self.workers).expect("validated: at most 2^15");
+        let mut config = PolicyConfig::new(workers);
+        config.salts = self.salts;
+        config.adaptive = self.skew == SkewMode::Adaptive;
+        config.given.clone_from(&self.given_hot);
+        config.hot_keys_max = config.hot_keys_max.max(config.given.len().min(HOT_KEYS_LIMIT));
+        Policy::new(config).map(Some)
     }
 
     /// Number of shards, for arithmetic on key groups.
@@ -132,6 +177,10 @@ pub struct JobBuilder {
     pinning: Pinning,
     idle_timeout: Option<Duration>,
     open_windows_max: usize,
+    skew: SkewMode,
+    salts: Salts,
+    mini_batch_rows: Option<u64>,
+    mini_batch_latency: Option<Duration>,
 }
 
 impl JobBuilder {
@@ -220,6 +269,33 @@ impl JobBuilder {
         self
     }
 
+    /// How hot keys are treated. Default: adaptive.
+    pub fn skew(mut self, mode: SkewMode) -> Self {
+        self.skew = mode;
+        self
+    }
+
+    /// Over how many partial aggregates each hot key is spread. Default: chosen from its share. Every
+    /// producer holds at least one, so fewer salts than producers are rounded up to one each.
+    pub fn salts(mut self, salts: Salts) -> Self {
+        self.salts = salts;
+        self
+    }
+
+    /// Hands partials of hot keys to their owners at least every so many rows of a producer, not only
+    /// when a window closes. Default: when a window closes.
+    pub fn mini_batch_rows(mut self, rows: u64) -> Self {
+        self.mini_batch_rows = Some(rows);
+        self
+    }
+
+    /// Hands partials of hot keys to their owners with the first batch after so long. Default: when a
+    /// window closes.
+    pub fn mini_batch_latency(mut self, latency: Duration) -> Self {
+        self.mini_batch_latency = Some(latency);
+        self
+    }
+
     /// Validates the description.
     pub fn build(self) -> Result<Job, ConfigError> {
         let workers = self.validated_workers()?;
@@ -235,6 +311,13 @@ impl JobBuilder {
             key_columns.push(column);
         }
         let keys = KeyEncoder::new(&self.schema, key_columns)?;
+        let given_hot = match &self.skew {
+            SkewMode::Hot(list) => keys.hashes_of(list)?,
+            _ => Vec::new(),
+        };
+        if self.mini_batch_rows == Some(0) {
+            positive("mini-batch size", 0, usize::MAX)?;
+        }
         let (time, windows) = self.validated_time()?;
         let mut fields = Vec::new();
         if let (Some(time), Some(_)) = (&time, windows) {
@@ -251,7 +334,7 @@ impl JobBuilder {
         let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
         let plan = Plan::new(&self.aggregates, &self.schema, &reserved)?;
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
-        Ok(Job {
+        let job = Job {
             schema: self.schema,
             output_schema: Schema::new(fields).into(),
             keys,
@@ -265,7 +348,14 @@ impl JobBuilder {
             pinning: self.pinning,
             idle_timeout: self.idle_timeout,
             open_windows_max: self.open_windows_max,
-        })
+            skew: self.skew,
+            salts: self.salts,
+            given_hot,
+            mini_batch_rows: self.mini_batch_rows,
+            mini_batch_latency: self.mini_batch_latency,
+        };
+        job.skew_policy()?;
+        Ok(job)
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {

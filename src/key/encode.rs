@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, GenericByteArray, PrimitiveArray,
+    StringArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
@@ -28,6 +29,7 @@ use super::batch::{
     INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
 };
 use super::hash::{NULL_HASH, hash_long, hash_short, hash_word};
+use crate::config::HotList;
 use crate::error::{ConfigError, RunError};
 
 /// Turns the key columns of a job into canonical keys, and canonical keys into key columns.
@@ -169,6 +171,47 @@ impl KeyEncoder {
                 decoders.into_iter().map(FieldDecoder::finish).collect()
             }
         }
+    }
+
+    /// Hashes of keys known beforehand.
+    pub(crate) fn hashes_of(&self, list: &HotList) -> Result<Vec<u64>, ConfigError> {
+        let bad = |why: String| ConfigError::Syntax {
+            what: "hot keys",
+            text: format!("{list:?}"),
+            why,
+        };
+        let columns = match list {
+            HotList::Rows(batch) => batch.columns().to_vec(),
+            HotList::Text(texts) => vec![Arc::new(StringArray::from(texts.clone())) as ArrayRef],
+        };
+        if columns.len() != self.fields.len() {
+            return Err(bad(format!(
+                "{} value(s) a key were given, the key has {} column(s)",
+                columns.len(),
+                self.fields.len()
+            )));
+        }
+        let mut own = self.clone();
+        own.columns = (0..columns.len()).collect();
+        let mut typed = Vec::with_capacity(columns.len());
+        for (column, field) in columns.iter().zip(&self.fields) {
+            let values = cast(column, field.data_type()).map_err(|error| bad(error.to_string()))?;
+            if let Some(row) = (0..values.len()).find(|i| values.is_null(*i) && column.is_valid(*i)) {
+                let value = arrow::util::display::array_value_to_string(column, row);
+                return Err(bad(format!(
+                    "\"{}\" is not a value of \"{}\", which is {}",
+                    value.unwrap_or_default(),
+                    field.name(),
+                    field.data_type()
+                )));
+            }
+            typed.push((field.name(), values, true));
+        }
+        let batch = RecordBatch::try_from_iter_with_nullable(typed)
+            .map_err(|error| bad(error.to_string()))?;
+        let mut keys = KeyBatch::default();
+        own.encode(&batch, &mut keys).map_err(|error| bad(error.to_string()))?;
+        Ok(keys.hashes)
     }
 
     /// The key as text, for messages and reports: fields separated by ", ", NULL as `null`.

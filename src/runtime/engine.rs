@@ -66,7 +66,7 @@ impl Engine {
         });
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
-        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes));
+        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new() };
         // All feeds are known to all shards before the first thread runs.
@@ -214,9 +214,12 @@ impl Engine {
             }
         }
         let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
+        let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
+        let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
         let report = RunReport {
             rows_in,
-            rows_aggregated: stats.iter().map(|stats| stats.shard.rows_in).sum(),
+            rows_aggregated: stats.iter().map(|stats| stats.shard.rows_in + stats.rows_hot).sum::<u64>()
+                + rows_hot_at_producers,
             rows_late: counts.late,
             rows_rejected: rejected,
             windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
@@ -225,6 +228,10 @@ impl Engine {
             max_parallelism: job.max_parallelism,
             huge_pages: !stats.iter().any(|stats| stats.shard.no_huge_pages),
             shards: shards.collect(),
+            rows_hot_at_producers,
+            unmitigated_rows: lock(&self.shared.owner_rows).clone(),
+            hot_keys: self.shared.skew.as_ref().map(|skew| skew.hot_keys()).unwrap_or_default(),
+            two_phase_given_up_at_row: (given_up != u64::MAX).then_some(given_up),
         };
         let accounted =
             report.rows_aggregated + report.rows_late + report.rows_rejected_total();
@@ -240,8 +247,8 @@ fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
     let groups = groups_of_shard(shard, job.shards(), job.max_parallelism);
     ShardReport {
         key_groups: (*groups.start(), *groups.end()),
-        rows_in: stats.shard.rows_in,
-        rows_hot: 0,
+        rows_in: stats.shard.rows_in + stats.rows_hot,
+        rows_hot: stats.rows_hot,
         rows_out: stats.shard.rows_out,
         busy: stats.busy,
         idle: stats.idle,

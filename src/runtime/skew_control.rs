@@ -11,10 +11,9 @@ use hashbrown::HashMap;
 
 use super::report::{HotKeyReport, KeyValue};
 use super::sink::lock;
-use crate::error::ConfigError;
 use crate::skew::estimate::Merger;
 use crate::skew::hot_set::HotSet;
-use crate::skew::policy::{Policy, PolicyConfig};
+use crate::skew::policy::Policy;
 use crate::skew::sketch::{Sketch, Snapshot};
 
 /// Names of hot keys that are remembered for the report.
@@ -41,18 +40,17 @@ struct State {
 }
 
 impl SkewControl {
-    pub(crate) fn new(config: PolicyConfig) -> Result<Self, ConfigError> {
-        let (adaptive, workers) = (config.adaptive, config.workers);
-        let policy = Policy::new(config)?;
+    pub(crate) fn new(policy: Policy) -> Self {
+        let (adaptive, workers) = (policy.config().adaptive, policy.config().workers);
         let current = policy.current();
-        Ok(Self {
+        Self {
             epoch: AtomicU32::new(current.epoch()),
             current: Mutex::new(Arc::new(current)),
             state: Mutex::new(State { policy, merger: Merger::new(), snapshots: Vec::new() }),
             names: Mutex::default(),
             adaptive,
             workers,
-        })
+        }
     }
 
     /// Epoch of the hot set in force.

@@ -29,6 +29,8 @@ const SLEEP_POLLING: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerStats {
     pub(crate) shard: ShardStats,
+    /// Rows that its feed aggregated into partials.
+    pub(crate) rows_hot: u64,
     pub(crate) busy: Duration,
     pub(crate) idle: Duration,
     pub(crate) backpressured: Duration,
@@ -168,6 +170,7 @@ pub(crate) fn run(
     }
     stats.cpu = cpu_time();
     stats.shard = shard.stats.clone();
+    stats.rows_hot = feed.map_or(0, |feed| feed.ingest.rows_hot());
     Ok(stats)
 }
 
