@@ -9,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use crate::aggregate::plan::Plan;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
+use crate::kernel::Isa;
 use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
@@ -78,10 +79,11 @@ pub struct Job {
     pub(crate) pinning: Pinning,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) open_windows_max: usize,
+    pub(crate) isa: Isa,
     pub(crate) skew: SkewMode,
     pub(crate) salts: Salts,
-    /// Hashes of the keys of [`SkewMode::Hot`].
-    pub(crate) given_hot: Vec<u64>,
+    /// Hash and first word of the keys of [`SkewMode::Hot`].
+    pub(crate) given_hot: Vec<(u64, u64)>,
     pub(crate) mini_batch_rows: Option<u64>,
     pub(crate) mini_batch_latency: Option<Duration>,
 }
@@ -111,6 +113,7 @@ impl Job {
             pinning: Pinning::Auto,
             idle_timeout: None,
             open_windows_max: 100_000,
+            isa: Isa::best(),
             skew: SkewMode::Adaptive,
             salts: Salts::Auto,
             mini_batch_rows: None,
@@ -134,6 +137,11 @@ impl Job {
         self.workers
     }
 
+    /// The instruction set it computes with.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Number of leading output columns that say window and key: what ordered output sorts by.
     pub fn grouping_columns(&self) -> usize {
         self.keys.fields().len() + if self.windows.is_some() { 2 } else { 0 }
@@ -148,7 +156,7 @@ impl Job {
         let mut config = PolicyConfig::new(workers);
         config.salts = self.salts;
         config.adaptive = self.skew == SkewMode::Adaptive;
-        config.given.clone_from(&self.given_hot);
+        config.given = self.given_hot.iter().map(|(hash, _)| *hash).collect();
         config.hot_keys_max = config.hot_keys_max.max(config.given.len().min(HOT_KEYS_LIMIT));
         Policy::new(config).map(Some)
     }
@@ -177,6 +185,7 @@ pub struct JobBuilder {
     pinning: Pinning,
     idle_timeout: Option<Duration>,
     open_windows_max: usize,
+    isa: Isa,
     skew: SkewMode,
     salts: Salts,
     mini_batch_rows: Option<u64>,
@@ -269,6 +278,12 @@ impl JobBuilder {
         self
     }
 
+    /// The instruction set to compute with. Default: the best one of this processor.
+    pub fn isa(mut self, isa: Isa) -> Self {
+        self.isa = isa;
+        self
+    }
+
     /// How hot keys are treated. Default: adaptive.
     pub fn skew(mut self, mode: SkewMode) -> Self {
         self.skew = mode;
@@ -306,7 +321,9 @@ impl JobBuilder {
         for name in &self.keys {
             let column = find_column(&self.schema, name, "key")?;
             if key_columns.contains(&column) {
-                return Err(ConfigError::Inconsistent(format!("key column \"{name}\" is named twice")));
+                return Err(ConfigError::Inconsistent(format!(
+                    "key column \"{name}\" is named twice"
+                )));
             }
             key_columns.push(column);
         }
@@ -332,7 +349,7 @@ impl JobBuilder {
             }
         }
         let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-        let plan = Plan::new(&self.aggregates, &self.schema, &reserved)?;
+        let plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
         let job = Job {
             schema: self.schema,
@@ -348,6 +365,7 @@ impl JobBuilder {
             pinning: self.pinning,
             idle_timeout: self.idle_timeout,
             open_windows_max: self.open_windows_max,
+            isa: self.isa,
             skew: self.skew,
             salts: self.salts,
             given_hot,
@@ -398,7 +416,9 @@ impl JobBuilder {
         })?;
         let windows = match self.window {
             Window::None => None,
-            Window::Tumbling { size, offset } => Some(Tumbling::new(size, offset, unit, limits(data_type))?),
+            Window::Tumbling { size, offset } => {
+                Some(Tumbling::new(size, offset, unit, limits(data_type))?)
+            }
         };
         let out_of_orderness = unit.at_least(self.out_of_orderness);
         Ok((Some(EventTime { column, out_of_orderness }), windows))
@@ -415,8 +435,12 @@ fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigEr
 
 /// Index of the column `name`, which must be there once.
 pub(crate) fn find_column(schema: &Schema, name: &str, role: &str) -> Result<usize, ConfigError> {
-    let mut found =
-        schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name).map(|(i, _)| i);
+    let mut found = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| field.name() == name)
+        .map(|(i, _)| i);
     match (found.next(), found.next()) {
         (Some(column), None) => Ok(column),
         (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),

@@ -34,6 +34,7 @@
 
 pub mod error;
 pub(crate) mod sys;
+pub mod kernel;
 pub mod key;
 pub(crate) mod column;
 pub(crate) mod state;

@@ -35,6 +35,7 @@ pub(crate) mod wide;
 mod tests;
 
 use crate::column::Column;
+use crate::kernel::Isa;
 use crate::state::rows::Rows;
 
 /// What is kept for one column (or for none: `count`), for every key of a pane.
@@ -69,6 +70,7 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
     /// reduced in registers before the row is touched.
     fn update_dense(
         &self,
+        isa: Isa,
         state: &mut [u64],
         side: &mut Side,
         column: Option<&Column>,

@@ -18,6 +18,7 @@ use arrow::datatypes::DataType;
 use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::{self, Column};
+use crate::kernel::{Isa, Kernel};
 use crate::state::rows::Rows;
 
 /// Which parts are kept: a set of bits.
@@ -225,7 +226,25 @@ fn update<L: Lane, F: FlagSet>(
 /// kept is a loop of its own over them.
 const BLOCK: usize = 512;
 
+/// [`update_dense`] with its arguments.
+struct UpdateDense<'a, L: Lane> {
+    at: &'a Layout,
+    state: &'a mut [u64],
+    side: &'a mut Side,
+    input: Input<'a, L::Value>,
+}
+
+impl<L: Lane> Kernel for UpdateDense<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        update_dense::<L>(self.at, self.state, self.side, &self.input);
+    }
+}
+
 /// Adds all rows of `input` to one row. The flags cost nothing here: they are looked at once a block.
+#[inline(always)]
 fn update_dense<L: Lane>(
     at: &Layout,
     state: &mut [u64],
@@ -345,13 +364,14 @@ impl<L: Lane> Accumulator for Numbers<L> {
 
     fn update_dense(
         &self,
+        isa: Isa,
         state: &mut [u64],
         side: &mut Side,
         column: Option<&Column>,
         selection: &[u32],
     ) {
         let input = self.input(column, selection);
-        update_dense::<L>(&self.at, state, side, &input);
+        isa.run(UpdateDense::<L> { at: &self.at, state, side, input });
     }
 
     fn merge(

@@ -60,7 +60,13 @@ impl<'p> Pane<'p> {
             let column = placed.column.map(|column| &columns[column]);
             let mut rows = self.store.rows(&ptrs);
             let state = rows.state_mut(0, placed.offset + 1, placed.accumulator.words());
-            placed.accumulator.update_dense(state, side, column, selection);
+            placed.accumulator.update_dense(
+                crate::kernel::Isa::best(),
+                state,
+                side,
+                column,
+                selection,
+            );
         }
     }
 
@@ -171,7 +177,7 @@ fn check_one(array: &ArrayRef, nullable: bool, keys: &[usize], functions: &str, 
     if aggregates.is_empty() {
         aggregates.push(all[dice.roll(all.len())].clone());
     }
-    let plan = Plan::new(&aggregates, &schema, &[]).unwrap();
+    let plan = Plan::new(&aggregates, &schema, &[], crate::kernel::Isa::best()).unwrap();
     let seen: Vec<usize> = (0..KEYS).filter(|key| keys.contains(key)).collect();
     let expected = one_by_one(&plan, array, keys).emit(&seen);
     let mut merged = split_and_merged(&plan, array, keys, seed);

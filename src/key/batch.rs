@@ -9,6 +9,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
+use super::hash::{NULL_HASH, hash_word};
+use crate::kernel::{Isa, Kernel};
+
 /// Byte keys of up to this length lie inside their two words (the layout of Arrow's views).
 pub(crate) const INLINE_BYTES: usize = 12;
 
@@ -26,11 +29,56 @@ pub(crate) struct KeyBatch {
     pub(crate) nulls: Option<NullBuffer>,
     /// For byte keys: where long keys are found.
     pub(crate) long: LongKeys,
-    /// One hash per row.
+    /// One hash per row, where [`Self::hashed`] or for the rows hashed by [`Self::hash_rows`].
     pub(crate) hashes: Vec<u64>,
+    /// Whether all rows have been hashed.
+    pub(crate) hashed: bool,
 }
 
 impl KeyBatch {
+    /// Hash of the key of `row`, for keys of one word.
+    #[inline(always)]
+    pub(crate) fn hash_of_word(&self, row: usize) -> u64 {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return NULL_HASH;
+        }
+        hash_word(self.words.as_slice()[row])
+    }
+
+    /// Hashes all rows, if that has not been done.
+    pub(crate) fn hash_all(&mut self, isa: Isa) {
+        if self.hashed {
+            return;
+        }
+        self.hashed = true;
+        let words = self.words.as_slice();
+        self.hashes.resize(words.len(), 0);
+        isa.run(HashWords { words, hashes: &mut self.hashes });
+        if let Some(nulls) = &self.nulls {
+            for (row, hash) in self.hashes.iter_mut().enumerate() {
+                if nulls.is_null(row) {
+                    *hash = NULL_HASH;
+                }
+            }
+        }
+    }
+
+    /// Hashes `rows` only, if not all are hashed; for keys of one word.
+    pub(crate) fn hash_rows(&mut self, rows: &[u32]) {
+        if self.hashed {
+            return;
+        }
+        let words = self.words.as_slice();
+        self.hashes.resize(words.len(), 0);
+        for &row in rows {
+            let row = row as usize;
+            self.hashes[row] = match &self.nulls {
+                Some(nulls) if nulls.is_null(row) => NULL_HASH,
+                _ => hash_word(words[row]),
+            };
+        }
+    }
+
     /// Gives the bytes of the byte key of `row`, or `None` for NULL, to `visit`.
     pub(crate) fn visit_bytes(&self, row: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
         let words = self.words.as_slice();
@@ -41,6 +89,24 @@ impl KeyBatch {
             visit(Some(self.long.bytes(w0, w1)));
         } else {
             visit(Some(&short_bytes(w0, w1)[..key_len(w0)]));
+        }
+    }
+}
+
+/// Hashes keys of one word.
+#[derive(Debug)]
+struct HashWords<'a> {
+    words: &'a [u64],
+    hashes: &'a mut [u64],
+}
+
+impl Kernel for HashWords<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (hash, word) in self.hashes.iter_mut().zip(self.words) {
+            *hash = hash_word(*word);
         }
     }
 }

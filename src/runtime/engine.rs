@@ -59,11 +59,9 @@ impl Engine {
         sources: Option<Vec<Arc<dyn Source>>>,
     ) -> Result<Self, RunError> {
         let job = Arc::new(job);
-        let out_of_orderness =
-            job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
-        let sources = sources.map(|sources| {
-            Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout))
-        });
+        let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
+        let sources = sources
+            .map(|sources| Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout)));
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
@@ -218,7 +216,10 @@ impl Engine {
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
         let report = RunReport {
             rows_in,
-            rows_aggregated: stats.iter().map(|stats| stats.shard.rows_in + stats.rows_hot).sum::<u64>()
+            rows_aggregated: stats
+                .iter()
+                .map(|stats| stats.shard.rows_in + stats.rows_hot)
+                .sum::<u64>()
                 + rows_hot_at_producers,
             rows_late: counts.late,
             rows_rejected: rejected,
@@ -233,8 +234,7 @@ impl Engine {
             hot_keys: self.shared.skew.as_ref().map(|skew| skew.hot_keys()).unwrap_or_default(),
             two_phase_given_up_at_row: (given_up != u64::MAX).then_some(given_up),
         };
-        let accounted =
-            report.rows_aggregated + report.rows_late + report.rows_rejected_total();
+        let accounted = report.rows_aggregated + report.rows_late + report.rows_rejected_total();
         if accounted != report.rows_in {
             return Err(RunError::RowsLost { rows_in: report.rows_in, accounted });
         }

@@ -5,17 +5,25 @@
 
 use std::sync::Arc;
 
+use arrow::buffer::NullBuffer;
+
 use super::report::KeyValue;
 use super::skew_control::SkewControl;
 use crate::config::Job;
+use crate::kernel::Kernel;
+use crate::kernel::select::{EqualMask, LANES, MaskRows};
 use crate::key::batch::{KeyBatch, is_long, key_len};
 use crate::key::encode::DecodeKeys;
+use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
 use crate::skew::sample::Sampler;
 use crate::skew::sketch::{Sketch, SketchConfig};
 
 /// Sampled rows between two snapshots given to the control.
-const REPORT_SAMPLES: u32 = 256;
+const REPORT_SAMPLES: u32 = 1024;
+
+/// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
+const MASKED_KEYS_MAX: usize = 8;
 
 /// One producer's view of the hot keys.
 #[derive(Debug)]
@@ -38,8 +46,14 @@ pub(crate) struct HotKeys {
 /// What is known here of one hot key.
 #[derive(Debug, Clone, Default)]
 struct Slot {
-    /// The key, once a row of it was seen here.
+    /// First word of the key.
+    word: u64,
+    /// It is the NULL key of a column of numbers.
+    null: bool,
+    /// The whole key, once a row of it was seen here; for keys whose word does not tell.
     key: Option<OwnKey>,
+    /// Whether the control knows what it is called.
+    is_named: bool,
     /// Salts that this producer holds of the key.
     salts: usize,
 }
@@ -62,6 +76,9 @@ pub(crate) struct HotRows {
     pub(crate) runs: Vec<HotRun>,
     found: Vec<(u32, u32)>,
     counts: Vec<u32>,
+    mask: Vec<u64>,
+    /// Rows that no key has claimed yet.
+    rest: Vec<u64>,
 }
 
 /// Rows of one hot key in one batch.
@@ -101,9 +118,18 @@ impl HotKeys {
     fn adopt(&mut self) {
         self.slots.clear();
         let producers = self.producers;
-        self.slots.extend(self.set.keys().iter().map(|key| Slot {
-            key: None,
-            salts: usize::from(key.salts).div_ceil(producers),
+        let given = &self.job.given_hot;
+        self.slots.extend(self.set.keys().iter().map(|key| {
+            let known = given.iter().find(|(hash, _)| *hash == key.hash);
+            let word = known.map_or(key.example, |(_, word)| *word);
+            Slot {
+                word,
+                // Its hash is not that of its word.
+                null: key.hash == NULL_HASH && hash_word(word) != NULL_HASH,
+                key: None,
+                is_named: false,
+                salts: usize::from(key.salts).div_ceil(producers),
+            }
         }));
     }
 
@@ -112,8 +138,9 @@ impl HotKeys {
         if self.control.adaptive {
             let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
             let (width, mut picked) = (keys.width, 0);
-            self.sampler.sample(keys.hashes.len(), |row| {
-                sketch.offer(keys.hashes[row], words[row * width]);
+            self.sampler.sample(words.len() / width, |row| {
+                let hash = if width == 1 { keys.hash_of_word(row) } else { keys.hashes[row] };
+                sketch.offer(hash, words[row * width]);
                 picked += 1;
             });
             self.unreported += picked;
@@ -133,63 +160,110 @@ impl HotKeys {
         self.set.is_empty()
     }
 
-    /// Splits a batch into cold rows and runs of hot rows.
-    pub(crate) fn split(&mut self, keys: &KeyBatch) -> &HotRows {
-        let HotRows { cold, hot, runs, found, counts } = &mut self.rows;
-        let rows = keys.hashes.len();
-        runs.clear();
-        hot.clear();
-        cold.resize(rows, 0);
-        found.resize(rows, (0, 0));
-        let (mut colds, mut hots) = (0, 0);
-        for (row, hash) in keys.hashes.iter().enumerate() {
-            #[expect(clippy::cast_possible_truncation, reason = "a batch has less than 2^32 rows")]
-            let row = row as u32;
-            // Both are written, one advances: a branch would be mispredicted at middling shares.
-            let place = self.set.find(*hash);
-            cold[colds] = row;
-            found[hots] = (place.unwrap_or(0), row);
-            colds += usize::from(place.is_none());
-            hots += usize::from(place.is_some());
+    /// Splits a batch into cold rows and runs of hot rows. Afterwards at least the cold rows are hashed.
+    pub(crate) fn split(&mut self, keys: &mut KeyBatch) -> &HotRows {
+        self.rows.runs.clear();
+        self.rows.hot.clear();
+        self.rows.cold.clear();
+        if keys.width == 1 && self.slots.len() <= MASKED_KEYS_MAX {
+            self.split_by_masks(keys);
+            keys.hash_rows(&self.rows.cold);
+        } else {
+            keys.hash_all(self.job.isa);
+            self.split_by_hash(keys);
         }
-        cold.truncate(colds);
-        found.truncate(hots);
-        counts.clear();
-        counts.resize(self.slots.len() + 1, 0);
-        let mut strangers = false;
-        for (place, row) in found.iter_mut() {
-            let slot = &mut self.slots[*place as usize];
-            if slot.holds(keys, *row as usize, &self.job, &self.control) {
-                counts[*place as usize + 1] += 1;
-            } else {
-                cold.push(*row);
-                *place = u32::MAX;
-                strangers = true;
+        self.turn = self.turn.wrapping_add(1);
+        &self.rows
+    }
+
+    /// For few keys of one word: compares the whole column with each, a vector at a time.
+    fn split_by_masks(&mut self, keys: &KeyBatch) {
+        let HotRows { cold, hot, runs, mask, rest, .. } = &mut self.rows;
+        let (values, isa) = (keys.words.as_slice(), self.job.isa);
+        let words = values.len().div_ceil(LANES);
+        rest.clear();
+        rest.resize(words, u64::MAX);
+        if let Some(last) = rest.last_mut() {
+            *last >>= (words * LANES - values.len()) as u32;
+        }
+        mask.resize(words, 0);
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            isa.run(EqualMask { values, target: slot.word, mask });
+            if let Some(nulls) = &keys.nulls {
+                restrict_to(nulls, slot.null, mask);
+            } else if slot.null {
+                continue;
+            }
+            for (rest, mask) in rest.iter_mut().zip(&*mask) {
+                *rest &= !mask;
+            }
+            let start = hot.len();
+            isa.run(MaskRows { mask, rows: hot });
+            if hot.len() > start {
+                let hash = self.set.keys()[place].hash;
+                slot.named(&self.control, hash, || {
+                    key_values(&self.job, keys, hot[start] as usize)
+                });
+                runs.push(HotRun { hash, salt: self.turn % slot.salts, end: hot.len() });
             }
         }
-        if strangers {
-            cold.sort_unstable();
-            found.retain(|(place, _)| *place != u32::MAX);
+        isa.run(MaskRows { mask: rest, rows: cold });
+    }
+
+    /// For many keys, or keys of bytes: looks each row's hash up, and compares whole keys where equal
+    /// hashes are not proof enough.
+    fn split_by_hash(&mut self, keys: &KeyBatch) {
+        let HotRows { cold, hot, runs, found, counts, .. } = &mut self.rows;
+        self.job.isa.run(FindHot { hashes: &keys.hashes, set: &self.set, cold, found });
+        counts.clear();
+        counts.resize(self.slots.len() + 1, 0);
+        // Numbers without NULL: their hash is a bijection.
+        if keys.width == 1 && keys.nulls.is_none() && !cfg!(force_hash_collisions) {
+            for (place, _) in found.iter() {
+                counts[*place as usize + 1] += 1;
+            }
+        } else {
+            let mut strangers = false;
+            for (place, row) in found.iter_mut() {
+                if self.slots[*place as usize].holds(keys, *row as usize) {
+                    counts[*place as usize + 1] += 1;
+                } else {
+                    cold.push(*row);
+                    *place = u32::MAX;
+                    strangers = true;
+                }
+            }
+            if strangers {
+                cold.sort_unstable();
+                found.retain(|(place, _)| *place != u32::MAX);
+            }
         }
         for (place, slot) in self.slots.iter().enumerate() {
             let count = counts[place + 1];
             counts[place + 1] = counts[place] + count;
             if count > 0 {
-                runs.push(HotRun {
-                    hash: self.set.keys()[place].hash,
-                    salt: self.turn % slot.salts,
-                    end: counts[place + 1] as usize,
-                });
+                let hash = self.set.keys()[place].hash;
+                let end = counts[place + 1] as usize;
+                runs.push(HotRun { hash, salt: self.turn % slot.salts, end });
             }
         }
         hot.resize(found.len(), 0);
+        let mut next = std::mem::take(counts);
         for (place, row) in found.iter() {
-            let next = &mut counts[*place as usize];
+            let next = &mut next[*place as usize];
             hot[*next as usize] = *row;
             *next += 1;
         }
-        self.turn = self.turn.wrapping_add(1);
-        &self.rows
+        for place in 0..self.slots.len() {
+            let end = next[place] as usize;
+            let start = if place == 0 { 0 } else { next[place - 1] as usize };
+            if end > start {
+                let hash = self.set.keys()[place].hash;
+                let row = hot[start] as usize;
+                self.slots[place].named(&self.control, hash, || key_values(&self.job, keys, row));
+            }
+        }
+        *counts = next;
     }
 
     /// Tells the control that this producer has gone.
@@ -202,7 +276,7 @@ impl Slot {
     /// Whether `row`, whose hash is the hot key's, has the same key. The first such row settles which
     /// key that is.
     #[inline(always)]
-    fn holds(&mut self, keys: &KeyBatch, row: usize, job: &Job, control: &SkewControl) -> bool {
+    fn holds(&mut self, keys: &KeyBatch, row: usize) -> bool {
         let words = keys.words.as_slice();
         if let Some(key) = &self.key {
             let same = if keys.width == 1 {
@@ -215,8 +289,55 @@ impl Slot {
             return same && (key.is_plain(keys) || key.equals_slowly(keys, row));
         }
         self.key = Some(OwnKey::of(keys, row));
-        control.name(keys.hashes[row], || key_values(job, keys, row));
         true
+    }
+
+    /// Tells the control, once, what the key is called.
+    #[inline(always)]
+    fn named(&mut self, control: &SkewControl, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
+        if !self.is_named {
+            self.is_named = true;
+            control.name(hash, key);
+        }
+    }
+}
+
+/// Keeps in `mask` the rows that are NULL, if `null`, else those that are not.
+fn restrict_to(nulls: &NullBuffer, null: bool, mask: &mut [u64]) {
+    let chunks = nulls.inner().bit_chunks();
+    for (word, valid) in mask.iter_mut().zip(chunks.iter_padded()) {
+        *word &= if null { !valid } else { valid };
+    }
+}
+
+/// Looks up which rows are hot.
+#[derive(Debug)]
+struct FindHot<'a> {
+    hashes: &'a [u64],
+    set: &'a HotSet,
+    cold: &'a mut Vec<u32>,
+    /// Place in the set, and row.
+    found: &'a mut Vec<(u32, u32)>,
+}
+
+impl Kernel for FindHot<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.cold.resize(self.hashes.len(), 0);
+        self.found.resize(self.hashes.len(), (0, 0));
+        let (mut colds, mut hots) = (0, 0);
+        for (row, hash) in (0_u32..).zip(self.hashes) {
+            // Both are written, one advances: a branch would be mispredicted at middling shares.
+            let place = self.set.find(*hash);
+            self.cold[colds] = row;
+            self.found[hots] = (place.unwrap_or(0), row);
+            colds += usize::from(place.is_none());
+            hots += usize::from(place.is_some());
+        }
+        self.cold.truncate(colds);
+        self.found.truncate(hots);
     }
 }
 

@@ -41,15 +41,9 @@ impl Partials {
         Self { job, windows: BTreeMap::new(), scratch: Scratch::default(), rows: 0, handed_on: 0 }
     }
 
-    fn pane(
-        &mut self,
-        window: i64,
-        owner: usize,
-        salt: usize,
-    ) -> (&mut Pane, &mut Scratch, &Job) {
+    fn pane(&mut self, window: i64, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
-        let owners =
-            self.windows.entry(window).or_insert_with(|| vec_of(job.workers, Vec::new));
+        let owners = self.windows.entry(window).or_insert_with(|| vec_of(job.workers, Vec::new));
         let salts = &mut owners[owner];
         while salts.len() <= salt {
             salts.push(Pane::new(&job.keys, &job.plan));

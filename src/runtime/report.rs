@@ -110,9 +110,7 @@ impl KeyValue {
                 Self::Integer(i128::from(one.as_primitive::<UInt64Type>().value(0)))
             }
             other if other.is_integer() => match number(DataType::Int64) {
-                Some(wide) => {
-                    Self::Integer(i128::from(wide.as_primitive::<Int64Type>().value(0)))
-                }
+                Some(wide) => Self::Integer(i128::from(wide.as_primitive::<Int64Type>().value(0))),
                 None => Self::Text(text(column, row)),
             },
             other if other.is_floating() => match number(DataType::Float64) {

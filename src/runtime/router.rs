@@ -18,6 +18,7 @@ use super::sink::{Rejection, Sink};
 use crate::column::Column;
 use crate::config::{Job, SkewMode};
 use crate::error::{ConfigError, RunError};
+use crate::kernel::reduce::MinMax;
 use crate::key::group::{key_group, shard_of_group};
 use crate::time::event_time::{Times, times};
 use crate::time::watermark::Watermark;
@@ -163,13 +164,15 @@ impl Router {
         let max_parallelism = self.job.max_parallelism;
         match self.hot.as_mut().filter(|hot| !hot.is_empty()) {
             None => {
+                prepared.keys.hash_all(self.job.isa);
                 split(&prepared.keys.hashes, &self.owners, max_parallelism, &mut prepared.parts);
             }
             Some(hot) => {
-                let rows = hot.split(&prepared.keys);
+                let rows = hot.split(&mut prepared.keys);
                 let mut start = 0;
                 for run in &rows.runs {
-                    let owner = usize::from(self.owners[usize::from(key_group(run.hash, max_parallelism))]);
+                    let owner =
+                        usize::from(self.owners[usize::from(key_group(run.hash, max_parallelism))]);
                     let hot_rows = &rows.hot[start..run.end];
                     start = run.end;
                     self.owner_rows[owner] += hot_rows.len() as u64;
@@ -190,8 +193,9 @@ impl Router {
     /// looked up in the partials like any row.
     fn split_mixed(&mut self, prepared: &mut Prepared) {
         if let Some(hot) = self.hot.as_mut().filter(|hot| !hot.is_empty()) {
-            let rows = hot.split(&prepared.keys);
+            let rows = hot.split(&mut prepared.keys);
             if !rows.hot.is_empty() {
+                prepared.keys.hash_all(self.job.isa);
                 let cold = &mut self.windows.hot_ordinals;
                 cold.clear();
                 cold.resize(self.windows.ordinals.len(), EXCLUDED);
@@ -205,6 +209,7 @@ impl Router {
                 std::mem::swap(&mut self.windows.hot_ordinals, &mut self.windows.ordinals);
             }
         }
+        prepared.keys.hash_all(self.job.isa);
         self.split_by_window(prepared);
     }
 
@@ -261,10 +266,11 @@ impl Router {
     fn assign_windows(&mut self, batch: &RecordBatch) -> Result<Assignment, RunError> {
         let Some(time) = &self.job.time else { return Ok(Assignment::One(0)) };
         let column = batch.column(time.column);
-        let times = times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
+        let times =
+            times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
         let Some(windows) = self.job.windows else { return Ok(Assignment::One(0)) };
         self.windows.start();
-        if let (None, Some((min, max))) = (&times.nulls, min_max(&times.values))
+        if let (None, Some((min, max))) = (&times.nulls, self.job.isa.run(MinMax(&times.values)))
             && let Some(window) = windows.start(min)
             && windows.start(max) == Some(window)
         {
@@ -403,11 +409,6 @@ fn row_number(row: usize) -> u32 {
     row
 }
 
-fn min_max(values: &[i64]) -> Option<(i64, i64)> {
-    let first = *values.first()?;
-    Some(values.iter().fold((first, first), |(min, max), value| (min.min(*value), max.max(*value))))
-}
-
 /// Selects each row for the shard that owns its key group.
 fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part]) {
     let owner = |hash: u64| owners[usize::from(key_group(hash, max_parallelism))];
@@ -445,12 +446,28 @@ fn split_rows(
     max_parallelism: u32,
     parts: &mut [Part],
 ) {
-    if let [only] = parts {
-        only.selection.extend_from_slice(rows);
-        return;
-    }
-    for row in rows {
-        let owner = owners[usize::from(key_group(hashes[*row as usize], max_parallelism))];
-        parts[usize::from(owner)].selection.push(*row);
+    let owner = |row: u32| owners[usize::from(key_group(hashes[row as usize], max_parallelism))];
+    match parts {
+        [only] => only.selection.extend_from_slice(rows),
+        [first, second] => {
+            let (first, second) = (&mut first.selection, &mut second.selection);
+            first.resize(rows.len(), 0);
+            second.resize(rows.len(), 0);
+            let (mut firsts, mut seconds) = (0, 0);
+            for row in rows {
+                let to_second = usize::from(owner(*row));
+                first[firsts] = *row;
+                second[seconds] = *row;
+                firsts += 1 - to_second;
+                seconds += to_second;
+            }
+            first.truncate(firsts);
+            second.truncate(seconds);
+        }
+        many => {
+            for row in rows {
+                many[usize::from(owner(*row))].selection.push(*row);
+            }
+        }
     }
 }

@@ -184,7 +184,8 @@ impl Shard {
                 start = segment.end;
                 let job = Arc::clone(&self.engine.job);
                 let scratch = &mut self.scratch;
-                let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
+                let pane =
+                    open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
@@ -232,7 +233,10 @@ impl Shard {
                 }
                 self.close_windows(watermark)?;
             }
-            if watermark == i64::MAX && self.engine.closing.load(Ordering::SeqCst) && self.all_ended() {
+            if watermark == i64::MAX
+                && self.engine.closing.load(Ordering::SeqCst)
+                && self.all_ended()
+            {
                 self.done = true;
             }
             self.inbound.retain(|inbound| !inbound.ended);

@@ -11,8 +11,8 @@ use crossbeam::channel::Sender;
 
 use super::message::Message;
 use super::ring::Consumer;
-use super::sink::{Sink, lock};
 use super::router::RowCounts;
+use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
 use super::wake::Wake;
 use crate::config::Job;

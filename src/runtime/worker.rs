@@ -83,8 +83,7 @@ impl Feed {
         let Some((taken, turn)) = &mut self.unit else { return self.take_unit() };
         match *turn {
             Turn::Unknown => {
-                let max_time =
-                    if self.sources.has_time() { taken.unit.time_max()? } else { None };
+                let max_time = if self.sources.has_time() { taken.unit.time_max()? } else { None };
                 *turn = Turn::Waiting(max_time);
             }
             Turn::Waiting(max_time) => {
@@ -193,8 +192,5 @@ fn rest(quiet: u32, shard: &mut Shard, fed: Fed, sleeper: &Sleeper) {
 /// Processor time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

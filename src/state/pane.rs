@@ -75,7 +75,7 @@ impl Pane {
     ) {
         for rows in selection.chunks(UPDATE_ROWS) {
             scratch.ptrs.clear();
-            self.table.lookup(keys, rows, &mut scratch.ptrs);
+            self.table.lookup(plan.isa, keys, rows, &mut scratch.ptrs);
             self.update_rows(plan, &scratch.ptrs, columns, rows);
         }
     }
@@ -91,14 +91,13 @@ impl Pane {
         scratch: &mut Scratch,
     ) {
         scratch.ptrs.clear();
-        self.table.lookup(keys, &rows[..1], &mut scratch.ptrs);
+        self.table.lookup(plan.isa, keys, &rows[..1], &mut scratch.ptrs);
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
         for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
             let column = placed.column.map(|column| &columns[column]);
-            let state =
-                states.state_mut(0, width + placed.offset, placed.accumulator.words());
-            placed.accumulator.update_dense(state, side, column, rows);
+            let state = states.state_mut(0, width + placed.offset, placed.accumulator.words());
+            placed.accumulator.update_dense(plan.isa, state, side, column, rows);
         }
     }
 
@@ -122,7 +121,7 @@ impl Pane {
             scratch.selection.clear();
             scratch.selection.extend(0..ids.end - ids.start);
             scratch.ptrs.clear();
-            self.table.lookup(&scratch.keys, &scratch.selection, &mut scratch.ptrs);
+            self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
             let mut into = self.table.rows_mut().rows(&scratch.ptrs);
@@ -152,8 +151,7 @@ impl Pane {
             let placed = &plan.accumulators[output.placed];
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
-            let column =
-                placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
+            let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
             columns.push(column.map_err(|misfit| RunError::Overflow {
                 aggregate: output.text.clone(),
                 key: keys.text(&self.table.keys(ids.clone()), misfit.row),

@@ -22,7 +22,12 @@ fn schema() -> Schema {
 }
 
 fn plan(text: &str) -> Result<Plan, ConfigError> {
-    Plan::new(&Aggregate::parse_list(text).unwrap(), &schema(), &["key", "window_start"])
+    Plan::new(
+        &Aggregate::parse_list(text).unwrap(),
+        &schema(),
+        &["key", "window_start"],
+        crate::kernel::Isa::best(),
+    )
 }
 
 fn plan_of(text: &str) -> Plan {
@@ -120,9 +125,9 @@ fn what_is_wrong_is_said_before_anything_runs() {
     for (text, expected) in cases {
         assert!(error(text).contains(expected), "{text}: {}", error(text));
     }
-    let none = Plan::new(&[], &schema(), &[]).unwrap_err();
+    let none = Plan::new(&[], &schema(), &[], crate::kernel::Isa::best()).unwrap_err();
     assert!(none.to_string().contains("at least one"), "{none}");
     let bare = Aggregate { function: Function::Sum, column: None, alias: None };
-    let bare = Plan::new(&[bare], &schema(), &[]).unwrap_err();
+    let bare = Plan::new(&[bare], &schema(), &[], crate::kernel::Isa::best()).unwrap_err();
     assert_eq!(bare.to_string(), "sum needs a column, as in sum(x)");
 }
