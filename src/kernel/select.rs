@@ -7,6 +7,9 @@ use super::Kernel;
 /// Rows of a word of a mask.
 pub(crate) const LANES: usize = 64;
 
+/// The same as a row number.
+const BITS: u32 = u64::BITS;
+
 /// Sets in `mask` the bit of every row whose value equals `target`, and clears the others.
 #[derive(Debug)]
 pub(crate) struct EqualMask<'a> {
@@ -70,7 +73,7 @@ impl Kernel for MaskRows<'_> {
                 .try_into()
                 .expect("a block of this length");
             filled += rows_of_word(word, first, place);
-            first += LANES as u32;
+            first += BITS;
         }
         self.rows.truncate(filled);
     }
@@ -86,9 +89,9 @@ fn rows_of_word(mut word: u64, first: u32, place: &mut [u32; LANES]) -> usize {
     } else if ones > LANES / 4 {
         // Every row is written, those that are wanted advance: no branch depends on the data.
         let mut filled = 0;
-        for bit in 0..LANES {
-            place[filled & (LANES - 1)] = first + bit as u32;
-            filled += (word >> bit) as usize & 1;
+        for bit in 0..BITS {
+            place[filled & (LANES - 1)] = first + bit;
+            filled += usize::from((word >> bit) & 1 == 1);
         }
     } else {
         let mut filled = 0;

@@ -26,6 +26,7 @@ impl Avx2 {
 
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        let Self(()) = self;
         // SAFETY: `self` exists, so `detect` found every feature that the function is compiled for.
         unsafe { run_avx2(kernel) }
     }
@@ -44,6 +45,7 @@ impl Avx512 {
 
     #[inline]
     pub(super) fn run<K: Kernel>(self, kernel: K) -> K::Output {
+        let Self(()) = self;
         // SAFETY: `self` exists, so `detect` found every feature that the function is compiled for.
         unsafe { run_avx512(kernel) }
     }

@@ -199,7 +199,9 @@ impl LongKeys {
 /// Length of the byte key whose first word is `w0`.
 #[inline(always)]
 pub(crate) fn key_len(w0: u64) -> usize {
-    (w0 & u64::from(u32::MAX)) as usize
+    #[expect(clippy::cast_possible_truncation, reason = "32 bits of it are meant")]
+    let len = w0 as u32;
+    len as usize
 }
 
 /// Whether the byte key lies outside its words.
@@ -213,16 +215,13 @@ pub(crate) fn is_long(w0: u64) -> bool {
 #[inline(always)]
 pub(crate) fn short_words(bytes: &[u8], start: usize, len: usize) -> [u64; 2] {
     debug_assert!(len <= INLINE_BYTES);
-    let text = match bytes.get(start..start + 16) {
-        Some(wide) => {
-            let wide = u128::from_le_bytes(wide.try_into().expect("16 bytes"));
-            wide & ((1_u128 << (8 * len)) - 1)
-        }
-        None => {
-            let mut padded = [0_u8; 16];
-            padded[..len].copy_from_slice(&bytes[start..start + len]);
-            u128::from_le_bytes(padded)
-        }
+    let text = if let Some(wide) = bytes.get(start..start + 16) {
+        let wide = u128::from_le_bytes(wide.try_into().expect("16 bytes"));
+        wide & ((1_u128 << (8 * len)) - 1)
+    } else {
+        let mut padded = [0_u8; 16];
+        padded[..len].copy_from_slice(&bytes[start..start + len]);
+        u128::from_le_bytes(padded)
     };
     #[expect(clippy::cast_possible_truncation, reason = "the text is split over two words")]
     let words = [(len as u64) | ((text as u64) << 32), (text >> 32) as u64];

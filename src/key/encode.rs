@@ -317,7 +317,7 @@ macro_rules! with_64_bit {
     };
 }
 
-/// Canonical words of a column that [`is_word`]; lent where they already are 64-bit words and no row
+/// Canonical words of a column for which `is_word` holds; lent where they already are 64-bit words and no row
 /// is null.
 fn word_values(column: &ArrayRef, own: &mut KeyWords) {
     let lent = with_64_bit!(column, array => Some(array.values().inner().clone()), else None);
@@ -690,7 +690,7 @@ fn bytes_array(array: &arrow::array::BinaryArray, data_type: &DataType) -> Array
     cast_back(&array, data_type)
 }
 
-/// An array of type `data_type`, which [`is_word`], from canonical words.
+/// An array of type `data_type`, for which `is_word` holds, from canonical words.
 #[expect(clippy::cast_possible_truncation, reason = "words came from values of the type")]
 #[expect(clippy::cast_possible_wrap, reason = "words came from values of the type")]
 fn word_array(words: &[Option<u64>], data_type: &DataType) -> ArrayRef {

@@ -60,15 +60,17 @@ impl Engine {
     ) -> Result<Self, RunError> {
         let job = Arc::new(job);
         let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
-        let sources = sources
-            .map(|sources| Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout)));
+        let sources = sources.map(|sources| {
+            Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout, job.workers))
+        });
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new() };
         // All feeds are known to all shards before the first thread runs.
-        let feeds = sleepers.iter().map(|sleeper| engine.feed(sleeper)).collect::<Vec<_>>();
+        let feeds = sleepers.iter().enumerate();
+        let feeds = feeds.map(|(id, sleeper)| engine.feed(id, sleeper)).collect::<Vec<_>>();
         if engine.sources.is_some() {
             engine.shared.closing.store(true, Ordering::SeqCst);
         }
@@ -79,10 +81,10 @@ impl Engine {
         Ok(engine)
     }
 
-    fn feed(&self, sleeper: &Sleeper) -> Option<Feed> {
+    fn feed(&self, worker: usize, sleeper: &Sleeper) -> Option<Feed> {
         let sources = self.sources.as_ref()?;
         let ingest = Ingest::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
-        Some(Feed::new(Arc::clone(sources), ingest))
+        Some(Feed::new(worker, Arc::clone(sources), ingest))
     }
 
     fn start_thread(
@@ -98,9 +100,9 @@ impl Engine {
             if let Some(core) = core {
                 affinity::pin(core);
             }
-            let shard = Shard::new(id, Arc::clone(&shared));
-            let run = AssertUnwindSafe(|| worker::run(&shared, shard, feed, &sleeper));
-            match catch_unwind(run) {
+            let state = Shard::new(id, Arc::clone(&shared));
+            let body = AssertUnwindSafe(|| worker::run(&shared, state, feed, &sleeper));
+            match catch_unwind(body) {
                 Ok(Ok(stats)) => return Some(stats),
                 Ok(Err(error)) => shared.fail(error),
                 Err(panic) => {

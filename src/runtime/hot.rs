@@ -184,7 +184,7 @@ impl HotKeys {
         rest.clear();
         rest.resize(words, u64::MAX);
         if let Some(last) = rest.last_mut() {
-            *last >>= (words * LANES - values.len()) as u32;
+            *last >>= words * LANES - values.len();
         }
         mask.resize(words, 0);
         for (place, slot) in self.slots.iter_mut().enumerate() {

@@ -364,13 +364,12 @@ impl Ingest {
             if partials.is_empty() {
                 continue;
             }
-            match slot {
-                Some(message) => message.partials.extend(partials),
+            if let Some(message) = slot {
+                message.partials.extend(partials);
+            } else {
                 // The watermark of an earlier message: partials it closes may be among those not due.
-                None => {
-                    let told = self.told[shard].min(watermark);
-                    *slot = Some(Message { rows: None, partials, watermark: told, end: false });
-                }
+                let watermark = self.told[shard].min(watermark);
+                *slot = Some(Message { rows: None, partials, watermark, end: false });
             }
         }
     }

@@ -113,16 +113,6 @@ impl Partials {
         taken
     }
 
-    /// Whether any partial of `owner` is held for a window that ends at or before `watermark`.
-    pub(crate) fn has_closed(&self, owner: usize, watermark: i64) -> bool {
-        let windows = self.job.windows;
-        let end = |window| windows.map_or(i64::MAX, |windows| windows.end(window));
-        self.windows
-            .iter()
-            .take_while(|(window, _)| end(**window) <= watermark)
-            .any(|(_, owners)| !owners[owner].is_empty())
-    }
-
     /// Partials held now.
     pub(crate) fn held(&self) -> u64 {
         self.windows.values().flatten().flatten().map(|pane| pane.len() as u64).sum()

@@ -40,6 +40,7 @@ pub(crate) struct WorkerStats {
 /// The reading half of a worker.
 #[derive(Debug)]
 pub(crate) struct Feed {
+    worker: usize,
     sources: Arc<SourceSet>,
     ingest: Ingest,
     unit: Option<(Taken, Turn)>,
@@ -69,8 +70,8 @@ enum Fed {
 }
 
 impl Feed {
-    pub(crate) fn new(sources: Arc<SourceSet>, ingest: Ingest) -> Self {
-        Self { sources, ingest, unit: None, done: false }
+    pub(crate) fn new(worker: usize, sources: Arc<SourceSet>, ingest: Ingest) -> Self {
+        Self { worker, sources, ingest, unit: None, done: false }
     }
 
     fn step(&mut self) -> Result<Fed, RunError> {
@@ -110,7 +111,7 @@ impl Feed {
     }
 
     fn take_unit(&mut self) -> Result<Fed, RunError> {
-        let next = self.sources.take()?;
+        let next = self.sources.take(self.worker)?;
         self.ingest.promise(self.sources.promise(None));
         match next {
             Next::Unit(taken) => {
@@ -142,26 +143,26 @@ pub(crate) fn run(
             return Err(RunError::Stopped);
         }
         let progress = shard.step(STEP_MESSAGES)?;
-        let fed = match &mut feed {
+        let reading = match &mut feed {
             Some(feed) => feed.step()?,
             None => Fed::Done,
         };
-        if progress == Progress::Done && fed == Fed::Done {
+        if progress == Progress::Done && reading == Fed::Done {
             break;
         }
-        let worked = progress == Progress::Worked || fed == Fed::Worked;
+        let worked = progress == Progress::Worked || reading == Fed::Worked;
         if worked {
             quiet = 0;
         } else {
             quiet += 1;
-            rest(quiet, &mut shard, fed, sleeper);
+            rest(quiet, &mut shard, reading, sleeper);
         }
         let now = Instant::now();
         let spent = now - last;
         last = now;
         if worked {
             stats.busy += spent;
-        } else if fed == Fed::HeldBack {
+        } else if reading == Fed::HeldBack {
             stats.backpressured += spent;
         } else {
             stats.idle += spent;
@@ -174,13 +175,13 @@ pub(crate) fn run(
 }
 
 /// Waits a little, and longer the longer nothing has happened.
-fn rest(quiet: u32, shard: &mut Shard, fed: Fed, sleeper: &Sleeper) {
+fn rest(quiet: u32, shard: &mut Shard, reading: Fed, sleeper: &Sleeper) {
     if quiet <= SPIN_ROUNDS {
         std::hint::spin_loop();
     } else if quiet <= SPIN_ROUNDS + YIELD_ROUNDS {
         std::thread::yield_now();
     } else {
-        let timeout = match (fed, shard.idle_check_interval()) {
+        let timeout = match (reading, shard.idle_check_interval()) {
             (Fed::Done, None) => SLEEP,
             (Fed::Done, Some(interval)) => interval.min(SLEEP),
             _ => SLEEP_POLLING,

@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::aggregate::Side;
 use crate::aggregate::plan::Plan;
 use crate::column::Column;
-use crate::error::RunError;
+use crate::error::{Overflow, RunError};
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 
@@ -152,13 +152,15 @@ impl Pane {
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
             let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
-            columns.push(column.map_err(|misfit| RunError::Overflow {
-                aggregate: output.text.clone(),
-                key: keys.text(&self.table.keys(ids.clone()), misfit.row),
-                window: window.map(|text| text()),
-                value: misfit.value,
-                data_type: misfit.data_type,
-                advice: misfit.advice,
+            columns.push(column.map_err(|misfit| {
+                RunError::Overflow(Box::new(Overflow {
+                    aggregate: output.text.clone(),
+                    key: keys.text(&self.table.keys(ids.clone()), misfit.row),
+                    window: window.map(|text| text()),
+                    value: misfit.value,
+                    data_type: misfit.data_type,
+                    advice: misfit.advice,
+                }))
             })?);
         }
         Ok(columns)

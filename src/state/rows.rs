@@ -36,6 +36,14 @@ impl fmt::Debug for RowPtr {
     }
 }
 
+impl RowPtr {
+    /// Asks the processor to load the row's first cache line.
+    #[inline(always)]
+    pub(crate) fn prefetch(self) {
+        crate::sys::prefetch(self.0);
+    }
+}
+
 /// Append-only rows of `stride` words each, addressed by dense ids `0, 1, 2, ...`.
 pub(crate) struct RowStore {
     chunks: Vec<WordChunk>,
@@ -48,7 +56,10 @@ pub(crate) struct RowStore {
 
 impl fmt::Debug for RowStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowStore").field("stride", &self.stride).field("len", &self.len).finish()
+        f.debug_struct("RowStore")
+            .field("stride", &self.stride)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -62,11 +73,6 @@ impl RowStore {
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Words per row.
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
     }
 
     /// Bytes of the rows in use. Chunks beyond the last row are reserved but not touched.
@@ -140,12 +146,6 @@ impl RowStore {
         unsafe { std::slice::from_raw_parts(ptr.0, self.stride) }
     }
 
-    /// Asks the processor to load the row's first cache line.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, ptr: RowPtr) {
-        crate::sys::prefetch(ptr.0);
-    }
-
     /// The first `N` words of the row at `ptr`, which came from this store.
     #[inline(always)]
     pub(crate) fn head<const N: usize>(&self, ptr: RowPtr) -> &[u64; N] {
@@ -202,9 +202,10 @@ impl Rows<'_> {
     #[inline(always)]
     pub(crate) fn state(&self, k: usize, offset: usize, words: usize) -> &[u64] {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        let start = self.ptrs[k].0.wrapping_add(offset);
         // SAFETY: the pointer is a row of the store (`RowStore::rows`), initialised in full by `push`;
         // the words lie inside it (asserted); no `&mut` is alive, as that would borrow `self` mutably.
-        unsafe { std::slice::from_raw_parts(self.ptrs[k].0.add(offset), words) }
+        unsafe { std::slice::from_raw_parts(start, words) }
     }
 
     /// The `words` words at `offset` of the `k`-th row, to write.
@@ -214,8 +215,9 @@ impl Rows<'_> {
     #[inline(always)]
     pub(crate) fn state_mut(&mut self, k: usize, offset: usize, words: usize) -> &mut [u64] {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        let start = self.ptrs[k].0.wrapping_add(offset);
         // SAFETY: as in `state`; `&mut self` makes this the only reference into any row.
-        unsafe { std::slice::from_raw_parts_mut(self.ptrs[k].0.add(offset), words) }
+        unsafe { std::slice::from_raw_parts_mut(start, words) }
     }
 
     /// Calls `f(k, words)` for each row in order, with the `words` words at `offset`.
@@ -230,9 +232,10 @@ impl Rows<'_> {
     ) {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
         for (k, ptr) in self.ptrs.iter().enumerate() {
+            let start = ptr.0.wrapping_add(offset);
             // SAFETY: as in `state_mut`; one `&mut` at a time, ended before the next is made, so
             // that equal pointers do not alias.
-            let state = unsafe { std::slice::from_raw_parts_mut(ptr.0.add(offset), words) };
+            let state = unsafe { std::slice::from_raw_parts_mut(start, words) };
             f(k, state);
         }
     }

@@ -217,7 +217,7 @@ impl Table {
                 slot += 1;
             };
             let ptr = self.rows.ptr(id);
-            self.rows.prefetch(ptr);
+            ptr.prefetch();
             out.push(ptr);
         }
         None
@@ -233,7 +233,8 @@ impl Table {
             let head = self.rows.head::<W>(*ptr);
             // The second word of a long key is a place, not a part of the key.
             let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
-            if !equal && !(W == 2 && self.long_keys_equal::<W>(keys, key, *ptr)) {
+            let equal = equal || (W == 2 && self.long_keys_equal::<W>(keys, key, *ptr));
+            if !equal {
                 *ptr = self.lookup_again::<W>(keys, row);
             }
         }
