@@ -15,7 +15,7 @@
 //! so `n` rows pay for at most `n` steps of the cursor: amortised constant time, without the linked
 //! buckets or the heap that Space-Saving is usually given. No allocation after `new`.
 //!
-//! Why not the frequent-items sketch of crate `datasketches` 0.6 (Apache DataSketches; the same
+//! Why not the frequent-items sketch of crate `datasketches` 0.6 (of Apache; the same
 //! kind of bounds)? It was measured beside this one, epochs of 24,576 samples, a map of 1,024
 //! entries against 512 counters, on one core of a busy two-core machine, nanoseconds per sampled
 //! row (10th percentile of 160 epochs):
