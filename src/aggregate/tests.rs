@@ -178,17 +178,17 @@ fn check_one(array: &ArrayRef, nullable: bool, keys: &[usize], functions: &str, 
         aggregates.push(all[dice.roll(all.len())].clone());
     }
     let plan = Plan::new(&aggregates, &schema, &[], crate::kernel::Isa::best()).unwrap();
-    let seen: Vec<usize> = (0..KEYS).filter(|key| keys.contains(key)).collect();
-    let expected = one_by_one(&plan, array, keys).emit(&seen);
+    let present: Vec<usize> = (0..KEYS).filter(|key| keys.contains(key)).collect();
+    let expected = one_by_one(&plan, array, keys).emit(&present);
     let mut merged = split_and_merged(&plan, array, keys, seed);
-    assert_eq!(merged.emit(&seen), expected, "{aggregates:?}");
-    assert_eq!(merged.emit(&seen), expected, "to emit changes nothing");
+    assert_eq!(merged.emit(&present), expected, "{aggregates:?}");
+    assert_eq!(merged.emit(&present), expected, "to emit changes nothing");
     for ((aggregate, output), result) in aggregates.iter().zip(&plan.outputs).zip(expected) {
         if let Ok(result) = &result {
             assert_eq!(result.data_type(), output.field.data_type(), "{aggregate}");
             assert!(output.field.is_nullable() || result.null_count() == 0, "{aggregate}");
         }
-        let groups: Vec<ArrayRef> = seen.iter().map(|key| group(array, keys, *key)).collect();
+        let groups: Vec<ArrayRef> = present.iter().map(|key| group(array, keys, *key)).collect();
         oracle::compare(aggregate, &groups, result);
     }
 }

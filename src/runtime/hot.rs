@@ -17,10 +17,14 @@ use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
 use crate::skew::sample::Sampler;
-use crate::skew::sketch::{Sketch, SketchConfig};
+use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
+
+/// One of so many rows is sampled: at one of 64, sampling a stream of one key would take more than 3 % of
+/// the time that such a stream needs.
+const SAMPLE_EVERY: u32 = 128;
 
 /// Sampled rows between two snapshots given to the control.
-const REPORT_SAMPLES: u32 = 1024;
+const REPORT_SAMPLES: u32 = 256;
 
 /// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
 const MASKED_KEYS_MAX: usize = 8;
@@ -96,7 +100,7 @@ impl HotKeys {
         slot: usize,
         producers: usize,
     ) -> Self {
-        let config = SketchConfig::default();
+        let config = SketchConfig { sample_every: SAMPLE_EVERY, ..SketchConfig::default() };
         let sampler = Sampler::new(config.sample_every, slot as u64);
         let mut keys = Self {
             set: control.current(),
@@ -136,6 +140,8 @@ impl HotKeys {
     /// Samples the rows of a batch and takes the hot set that is in force from this batch on.
     pub(crate) fn observe(&mut self, keys: &KeyBatch, rows_seen: u64) {
         if self.control.adaptive {
+            // All producers forget together, however fast each is.
+            self.sketch.rotate_to(epoch_at(rows_seen));
             let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
             let (width, mut picked) = (keys.width, 0);
             self.sampler.sample(words.len() / width, |row| {
@@ -266,9 +272,11 @@ impl HotKeys {
         *counts = next;
     }
 
-    /// Tells the control that this producer has gone.
-    pub(crate) fn leave(&self) {
-        self.control.leave(self.slot);
+    /// Tells the control what was last seen, and that this producer has gone.
+    pub(crate) fn leave(&self, rows_seen: u64) {
+        if self.control.adaptive {
+            self.control.report_last(self.slot, &self.sketch, rows_seen);
+        }
     }
 }
 

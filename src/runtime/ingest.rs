@@ -197,7 +197,7 @@ impl Ingest {
             let partials = self.router.partials.take_all(shard);
             *slot = Some(Message { rows: None, partials, watermark, end: true });
         }
-        self.router.leave();
+        self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         let mut total = lock(&self.engine.finished_counts);
         total.rows_in += self.router.counts.rows_in;

@@ -249,9 +249,9 @@ impl Router {
     }
 
     /// Tells the control of hot keys that this producer has gone.
-    pub(crate) fn leave(&self) {
+    pub(crate) fn leave(&self, rows_seen: u64) {
         if let Some(hot) = &self.hot {
-            hot.leave();
+            hot.leave(rows_seen);
         }
     }
 

@@ -16,6 +16,9 @@ use crate::skew::hot_set::HotSet;
 use crate::skew::policy::Policy;
 use crate::skew::sketch::{Sketch, Snapshot};
 
+/// Shares below this need not be carried around: they are far below all thresholds.
+const SNAPSHOT_SHARE_MIN: f64 = 1.0 / 2048.0;
+
 /// Names of hot keys that are remembered for the report.
 const NAMES_MAX: usize = 8192;
 
@@ -66,29 +69,31 @@ impl SkewControl {
 
     /// Takes in what producer `slot` has seen, and decides. Does nothing if another producer is at it.
     pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        let Ok(mut state) = self.state.try_lock() else { return };
-        let State { policy, merger, snapshots } = &mut *state;
+        if let Ok(mut state) = self.state.try_lock() {
+            self.take_in(&mut state, slot, sketch, rows_seen);
+        }
+    }
+
+    /// Takes in what a producer that goes has seen last, so that the report covers the whole stream, and
+    /// waits for its turn. Its snapshot ages with the others.
+    pub(crate) fn report_last(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        self.take_in(&mut lock(&self.state), slot, sketch, rows_seen);
+    }
+
+    fn take_in(&self, state: &mut State, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        let State { policy, merger, snapshots } = state;
         if snapshots.len() <= slot {
             snapshots.resize_with(slot + 1, || Snapshot {
                 sample_every: sketch.config().sample_every,
                 ..Snapshot::default()
             });
         }
-        // Shares far below all thresholds need not be carried around.
-        sketch.snapshot_into(policy.config().demote_share() / 4.0, &mut snapshots[slot]);
+        sketch.snapshot_into(SNAPSHOT_SHARE_MIN, &mut snapshots[slot]);
         let estimates = merger.merge(snapshots);
         if let Some(set) = policy.decide(estimates, rows_seen) {
             let epoch = set.epoch();
             *lock(&self.current) = Arc::new(set);
             self.epoch.store(epoch, Ordering::Release);
-        }
-    }
-
-    /// Forgets the last snapshot of a producer that has gone.
-    pub(crate) fn leave(&self, slot: usize) {
-        if let Some(snapshot) = lock(&self.state).snapshots.get_mut(slot) {
-            let sample_every = snapshot.sample_every;
-            *snapshot = Snapshot { sample_every, ..Snapshot::default() };
         }
     }
 
