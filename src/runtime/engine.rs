@@ -17,7 +17,7 @@ use super::source::Source;
 use super::source_set::SourceSet;
 use super::wake::Sleeper;
 use super::worker::{self, Feed, WorkerStats};
-use crate::config::Job;
+use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::key::group::groups_of_shard;
 
@@ -61,7 +61,9 @@ impl Engine {
         let job = Arc::new(job);
         let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
         let sources = sources.map(|sources| {
-            Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout, job.workers))
+            let even = job.skew != SkewMode::Off;
+            let idle_timeout = job.idle_timeout;
+            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, job.workers, even))
         });
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();

@@ -139,21 +139,19 @@ impl HotKeys {
 
     /// Samples the rows of a batch and takes the hot set that is in force from this batch on.
     pub(crate) fn observe(&mut self, keys: &KeyBatch, rows_seen: u64) {
-        if self.control.adaptive {
-            // All producers forget together, however fast each is.
-            self.sketch.rotate_to(epoch_at(rows_seen));
-            let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
-            let (width, mut picked) = (keys.width, 0);
-            self.sampler.sample(words.len() / width, |row| {
-                let hash = if width == 1 { keys.hash_of_word(row) } else { keys.hashes[row] };
-                sketch.offer(hash, words[row * width]);
-                picked += 1;
-            });
-            self.unreported += picked;
-            if self.unreported >= REPORT_SAMPLES {
-                self.unreported = 0;
-                self.control.report(self.slot, &self.sketch, rows_seen);
-            }
+        // All producers forget together, however fast each is.
+        self.sketch.rotate_to(epoch_at(rows_seen));
+        let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
+        let (width, mut picked) = (keys.width, 0);
+        self.sampler.sample(words.len() / width, |row| {
+            let hash = if width == 1 { keys.hash_of_word(row) } else { keys.hashes[row] };
+            sketch.offer(hash, words[row * width]);
+            picked += 1;
+        });
+        self.unreported += picked;
+        if self.unreported >= REPORT_SAMPLES {
+            self.unreported = 0;
+            self.control.report(self.slot, &self.sketch, rows_seen);
         }
         if self.control.epoch() != self.set.epoch() {
             self.set = self.control.current();
@@ -274,9 +272,7 @@ impl HotKeys {
 
     /// Tells the control what was last seen, and that this producer has gone.
     pub(crate) fn leave(&self, rows_seen: u64) {
-        if self.control.adaptive {
-            self.control.report_last(self.slot, &self.sketch, rows_seen);
-        }
+        self.control.report_last(self.slot, &self.sketch, rows_seen);
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) mod shared;
 pub mod ingest;
 pub(crate) mod shard;
 pub mod source;
+pub mod memory;
 pub(crate) mod source_set;
 pub(crate) mod affinity;
 pub(crate) mod worker;

@@ -29,8 +29,6 @@ pub(crate) struct SkewControl {
     current: Mutex<Arc<HotSet>>,
     state: Mutex<State>,
     names: Mutex<HashMap<u64, Vec<KeyValue>>>,
-    /// Whether producers need to sample at all.
-    pub(crate) adaptive: bool,
     workers: u16,
 }
 
@@ -44,14 +42,13 @@ struct State {
 
 impl SkewControl {
     pub(crate) fn new(policy: Policy) -> Self {
-        let (adaptive, workers) = (policy.config().adaptive, policy.config().workers);
+        let workers = policy.config().workers;
         let current = policy.current();
         Self {
             epoch: AtomicU32::new(current.epoch()),
             current: Mutex::new(Arc::new(current)),
             state: Mutex::new(State { policy, merger: Merger::new(), snapshots: Vec::new() }),
             names: Mutex::default(),
-            adaptive,
             workers,
         }
     }

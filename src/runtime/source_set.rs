@@ -12,8 +12,8 @@ use super::sink::lock;
 use super::source::{Source, Take, Unit};
 use crate::error::SourceError;
 
-/// Units that a worker may have taken more than the one that has taken the fewest.
-const UNITS_AHEAD_MAX: u64 = 1;
+/// How far a worker may be ahead of the one that has taken the fewest units: this part of them.
+const AHEAD_SHARE: u64 = 32;
 
 /// Longest stretch between two polls that counts as silence of an input: in longer ones the workers were
 /// held back, not the input silent.
@@ -26,6 +26,8 @@ pub(crate) struct SourceSet {
     out_of_orderness: i64,
     has_time: bool,
     idle_timeout: Option<Duration>,
+    /// Workers that are ahead in reading wait for the others.
+    even: bool,
     state: Mutex<State>,
 }
 
@@ -77,6 +79,7 @@ impl SourceSet {
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
         workers: usize,
+        even: bool,
     ) -> Self {
         let inputs = sources
             .iter()
@@ -96,6 +99,7 @@ impl SourceSet {
             out_of_orderness: out_of_orderness.unwrap_or(0),
             has_time: out_of_orderness.is_some(),
             idle_timeout,
+            even,
             state: Mutex::new(State { inputs, promised: i64::MIN, taken: vec![Some(0); workers] }),
         }
     }
@@ -107,8 +111,8 @@ impl SourceSet {
 
     /// The next unit for `worker`, of the input that is furthest behind among those that have one.
     ///
-    /// A worker that is ahead of the others waits: whoever reads a hot row aggregates it, so even
-    /// reading is what spreads the work evenly. Live inputs are read by whoever comes first.
+    /// Where whoever reads a row may have to aggregate it, even reading is what spreads the work evenly,
+    /// and a worker that is ahead of the others waits. Live inputs are read by whoever comes first.
     pub(crate) fn take(&self, worker: usize) -> Result<Next, SourceError> {
         let mut state = lock(&self.state);
         if self.is_ahead(&state, worker) {
@@ -161,7 +165,7 @@ impl SourceSet {
                 .zip(&state.inputs)
                 .any(|(source, input)| !input.ended && source.is_live())
         };
-        own > least + UNITS_AHEAD_MAX + least / 32 && !live()
+        self.even && own > least + least / AHEAD_SHARE && !live()
     }
 
     fn note_silence(&self, state: &mut InputState, input: usize) {
