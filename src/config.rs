@@ -53,6 +53,31 @@ pub enum SkewMode {
     Hot(HotList),
 }
 
+impl SkewMode {
+    /// Reads `adaptive`, `off`, `two-phase`, `hot:KEY,KEY`, where `null` is the NULL key.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let syntax = |why: &str| ConfigError::Syntax {
+            what: "skew mode",
+            text: text.to_owned(),
+            why: why.to_owned(),
+        };
+        match text.split_once(':') {
+            None if text == "adaptive" => Ok(Self::Adaptive),
+            None if text == "off" => Ok(Self::Off),
+            None if text == "two-phase" => Ok(Self::TwoPhase),
+            Some(("hot", keys)) => {
+                let keys = keys.split(',').map(str::trim).collect::<Vec<_>>();
+                if keys.iter().any(|key| key.is_empty()) {
+                    return Err(syntax("a key is empty; expected hot:KEY,KEY"));
+                }
+                let keys = keys.into_iter().map(|key| (key != "null").then(|| key.to_owned()));
+                Ok(Self::Hot(HotList::Text(keys.collect())))
+            }
+            _ => Err(syntax("expected adaptive, off, two-phase or hot:KEY,KEY")),
+        }
+    }
+}
+
 /// Keys known beforehand.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

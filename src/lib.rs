@@ -45,6 +45,9 @@ pub mod skew;
 pub mod runtime;
 #[cfg(feature = "io")]
 pub mod io;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 
 pub use arrow;
 

@@ -48,8 +48,6 @@ pub(crate) struct Placed {
 /// A result column.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Its name.
-    pub(crate) name: String,
     /// Name, type and whether it may be null.
     pub(crate) field: Field,
     /// The accumulator that has it, as an index into [`Plan::accumulators`].
@@ -99,7 +97,6 @@ impl Plan {
             let name = aggregate.output_name();
             plan.outputs.push(Output {
                 field: Field::new(&name, wanted.data_type, wanted.nullable),
-                name,
                 placed: wanted.bundle.unwrap_or(rows_in),
                 part: wanted.part,
                 text: aggregate.to_string(),

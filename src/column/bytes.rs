@@ -45,11 +45,6 @@ impl BytesColumn {
         Self::is_for(array.data_type()).then_some(Self(array))
     }
 
-    /// Number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
-    }
-
     /// Runs `visitor` on the array in its form.
     pub(crate) fn visit<V: BytesVisitor>(&self, visitor: V) -> V::Output {
         match self.0.data_type() {

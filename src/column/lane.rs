@@ -85,7 +85,7 @@ impl Column {
             LaneKind::Bytes => {
                 Lane::Bytes(BytesColumn::new(ArrayRef::clone(array)).expect("`LaneKind::of` asked"))
             }
-            LaneKind::Opaque => Lane::Opaque(array.len()),
+            LaneKind::Opaque => Lane::Opaque,
         };
         Ok(Self { values, nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0) })
     }
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn other_types_keep_their_nulls_only() {
         let empty = column(arrow::array::NullArray::new(3));
-        assert!(matches!(empty.values, Lane::Opaque(3)));
+        assert!(matches!(empty.values, Lane::Opaque));
         assert_eq!(empty.nulls.map(|nulls| nulls.null_count()), Some(3));
         let nested = StructArray::new_empty_fields(2, None);
         assert_eq!(column(nested).len(), 2);

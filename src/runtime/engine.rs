@@ -231,6 +231,7 @@ impl Engine {
             rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
             elapsed: self.shared.started.elapsed(),
             max_parallelism: job.max_parallelism,
+            isa: job.isa,
             huge_pages: !stats.iter().any(|stats| stats.shard.no_huge_pages),
             shards: shards.collect(),
             rows_hot_at_producers,

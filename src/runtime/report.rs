@@ -7,10 +7,11 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 
+use crate::kernel::Isa;
 pub use crate::skew::hot_set::Cause;
 
 /// Report of a finished run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunReport {
     /// Rows that came in, those included that a source could not read.
@@ -29,6 +30,8 @@ pub struct RunReport {
     pub elapsed: Duration,
     /// Number of key groups.
     pub max_parallelism: u32,
+    /// Instruction set of the kernels.
+    pub isa: Isa,
     /// Whether all large state lay on huge pages, as far as there was any.
     pub huge_pages: bool,
     /// One entry a shard.

@@ -288,7 +288,7 @@ impl Shard {
             self.stats.windows_emitted += 1;
             emitted?;
             if self.spare.len() < SPARE_PANES_MAX {
-                pane.clear(&engine.job.plan);
+                pane.clear();
                 self.spare.push(pane);
             }
         }

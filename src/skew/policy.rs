@@ -52,6 +52,21 @@ pub enum Salts {
     Fixed(u16),
 }
 
+impl Salts {
+    /// Reads `auto` or a number.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        if text == "auto" {
+            return Ok(Self::Auto);
+        }
+        let number = text.parse().ok().filter(|salts| (1..=SALTS_LIMIT).contains(salts));
+        number.map(Self::Fixed).ok_or_else(|| ConfigError::Syntax {
+            what: "number of salts",
+            text: text.to_owned(),
+            why: format!("expected auto or a number from 1 to {SALTS_LIMIT}"),
+        })
+    }
+}
+
 /// Shares at which keys become hot and cool down.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {

@@ -59,9 +59,9 @@ impl Pane {
     }
 
     /// Forgets everything and keeps the memory.
-    pub(crate) fn clear(&mut self, plan: &Plan) {
+    pub(crate) fn clear(&mut self) {
         self.table.clear();
-        self.sides = new_sides(plan);
+        self.sides.iter_mut().for_each(Side::clear);
     }
 
     /// Aggregates the rows `selection` of a batch.

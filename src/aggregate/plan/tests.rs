@@ -26,7 +26,7 @@ fn plan(text: &str) -> Result<Plan, ConfigError> {
         &Aggregate::parse_list(text).unwrap(),
         &schema(),
         &["key", "window_start"],
-        crate::kernel::Isa::best(),
+        Isa::best(),
     )
 }
 
@@ -95,7 +95,7 @@ fn results_have_their_types() {
     ];
     for (output, (name, data_type, nullable)) in plan.outputs.iter().zip(expected) {
         assert_eq!(output.field, Field::new(name, data_type, nullable));
-        assert_eq!(output.name, name);
+        assert_eq!(output.field.name(), name);
     }
     assert_eq!(plan.outputs[2].text, "sum(n)");
     let decimal = DataType::Decimal256(40, 74);
@@ -125,9 +125,9 @@ fn what_is_wrong_is_said_before_anything_runs() {
     for (text, expected) in cases {
         assert!(error(text).contains(expected), "{text}: {}", error(text));
     }
-    let none = Plan::new(&[], &schema(), &[], crate::kernel::Isa::best()).unwrap_err();
+    let none = Plan::new(&[], &schema(), &[], Isa::best()).unwrap_err();
     assert!(none.to_string().contains("at least one"), "{none}");
     let bare = Aggregate { function: Function::Sum, column: None, alias: None };
-    let bare = Plan::new(&[bare], &schema(), &[], crate::kernel::Isa::best()).unwrap_err();
+    let bare = Plan::new(&[bare], &schema(), &[], Isa::best()).unwrap_err();
     assert_eq!(bare.to_string(), "sum needs a column, as in sum(x)");
 }
