@@ -131,9 +131,9 @@ pub fn open(inputs: &[InputSpec], options: &ReadOptions) -> Result<Inputs, IoErr
         input.detect()?;
     }
     let progress = Arc::new(Progress::default());
-    let opener = Opener { options, count: inputs.len(), progress: &progress };
+    let how = Opener { options, count: inputs.len(), progress: &progress };
     let opened: Vec<Opened> =
-        inputs.iter().map(|input| opener.open(input)).collect::<Result<_, _>>()?;
+        inputs.iter().map(|input| how.open(input)).collect::<Result<_, _>>()?;
     let agreement = unify::agree(&opened, options)?;
     let schema = Arc::clone(&agreement.schema);
     let sources = opened

@@ -105,7 +105,7 @@ impl Engine {
             let state = Shard::new(id, Arc::clone(&shared));
             let body = AssertUnwindSafe(|| worker::run(&shared, state, feed, &sleeper));
             match catch_unwind(body) {
-                Ok(Ok(stats)) => return Some(stats),
+                Ok(Ok(done)) => return Some(done),
                 Ok(Err(error)) => shared.fail(error),
                 Err(panic) => {
                     let message = panic_message(panic.as_ref());
