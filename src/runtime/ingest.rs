@@ -47,6 +47,8 @@ pub struct Ingest {
     /// For a worker that reads several inputs: what it promises, which then replaces the router's.
     promise: Option<i64>,
     mini_batch: MiniBatch,
+    /// A worker owns it, so nobody else reads one of its rings: it must never wait.
+    never_waits: bool,
     ended: bool,
 }
 
@@ -82,7 +84,9 @@ impl Ingest {
 
     /// Opens the handle of a worker's feed: its thread never waits here, and is woken by `wake`.
     pub(crate) fn open_for_worker(engine: &Arc<EngineShared>, wake: Arc<Wake>) -> Self {
-        Self::open_with(engine, Sleeper::new(), wake)
+        let mut ingest = Self::open_with(engine, Sleeper::new(), wake);
+        ingest.never_waits = true;
+        ingest
     }
 
     fn open_with(engine: &Arc<EngineShared>, sleeper: Sleeper, wake: Arc<Wake>) -> Self {
@@ -119,6 +123,7 @@ impl Ingest {
             told: vec![i64::MIN; shards],
             promise: None,
             mini_batch: MiniBatch::new(),
+            never_waits: false,
             ended: false,
         }
     }
@@ -433,7 +438,8 @@ impl Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        if !self.ended && !self.engine.is_stopped() {
+        // A worker drops its handle before the end only when it fails, and then the run does.
+        if !self.ended && !self.never_waits && !self.engine.is_stopped() {
             // An error here is the run's error, and told by `finish`.
             if let Err(error) = self.end() {
                 self.engine.fail(error);

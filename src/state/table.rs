@@ -427,3 +427,6 @@ fn index_capacity(keys: usize) -> usize {
 fn shift_of(capacity: usize) -> u32 {
     32 - capacity.trailing_zeros()
 }
+
+#[cfg(test)]
+mod tests;

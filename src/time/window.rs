@@ -137,7 +137,8 @@ impl Tumbling {
     /// window; `None` if the window does not lie within the range of times.
     #[inline(always)]
     pub(crate) fn start(self, time: i64) -> Option<i64> {
-        let into = time.checked_sub(self.offset)?.rem_euclid(self.size);
+        // Both operands are in `0 .. size`, so that nothing overflows near the ends of time.
+        let into = (time.rem_euclid(self.size) - self.offset).rem_euclid(self.size);
         let start = time.checked_sub(into)?;
         let end = start.checked_add(self.size)?;
         (self.limits.0 <= start && end <= self.limits.1).then_some(start)
