@@ -355,9 +355,8 @@ fn batches_of_another_schema_are_refused_and_the_run_goes_on() {
 #[test]
 fn nulls_in_a_column_declared_without_are_refused() {
     in_time(|| {
-        let schema = |nullable| {
-            Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, nullable)]))
-        };
+        let schema =
+            |nullable| Arc::new(Schema::new(vec![Field::new("value", DataType::Int64, nullable)]));
         let job = Job::builder(schema(false)).aggregate(Aggregate::sum("value")).build().unwrap();
         let engine = Engine::start(job, Collected::new()).unwrap();
         let values = Int64Array::from(vec![Some(1), None]);

@@ -29,7 +29,7 @@ pub(super) enum Command {
     ///
     ///     saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
     ///
-    /// Output columns: window_start and window_end (with a window), the key columns, then the
+    /// Output columns: `window_start` and `window_end` (with a window), the key columns, then the
     /// aggregates in the order asked for.
     #[command(verbatim_doc_comment)]
     Run(Box<RunArgs>),
@@ -164,7 +164,7 @@ pub(super) struct JobArgs {
 
     /// What to compute per key and window
     ///
-    /// count, count(x), sum(x), sum_decimal(x), min(x), max(x), avg(x), each with an optional `as NAME`.
+    /// count, count(x), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), each with an optional `as NAME`.
     /// Example: --agg 'count, sum(amount) as total, max("odd name")'
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
     pub(super) agg: String,

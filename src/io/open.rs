@@ -159,7 +159,7 @@ impl Opener<'_> {
         let name = input.name();
         let (file, metadata) = open_file(&input.path, &name)?;
         let is_regular = metadata.is_file();
-        let known_len = is_regular.then(|| metadata.len());
+        let known_len = is_regular.then_some(metadata.len());
         let opened = match format {
             Format::Parquet => Opened::Parquet(ParquetInput::open(&name, file)?),
             Format::Arrow if is_regular && begins_with_magic(&file) => {

@@ -110,7 +110,7 @@ impl RowStore {
     #[inline(never)]
     fn grow(&mut self) {
         let rows = if self.capacity == 0 { FIRST_CHUNK_ROWS } else { self.capacity };
-        assert!(self.capacity + rows <= u32::MAX as usize, "a pane holds at most 2^32 keys");
+        assert!(u32::try_from(self.capacity + rows).is_ok(), "a pane holds at most 2^32 keys");
         let chunk = WordChunk::new(rows * self.stride);
         let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride);
         self.chunks.push(chunk);

@@ -136,8 +136,7 @@ impl Case {
             aggregates.push((Func::Rows, 0));
         }
         for (column, data_type) in types.iter().enumerate().skip(first_value) {
-            for func in
-                [Func::Count, Func::Sum, Func::SumDecimal, Func::Min, Func::Max, Func::Avg]
+            for func in [Func::Count, Func::Sum, Func::SumDecimal, Func::Min, Func::Max, Func::Avg]
             {
                 if applies(func, data_type) && rng.percent(65) {
                     aggregates.push((func, column));

@@ -280,15 +280,17 @@ pub(crate) fn value(data_type: &DataType, wild: bool, rng: &mut Rng) -> Value {
 fn int(data_type: &DataType, wild: bool, rng: &mut Rng) -> Value {
     let (least, largest) = limits(data_type);
     let small = i128::try_from(rng.below(200)).expect("small") - 100;
-    Value::Int(match rng.below(if wild { 8 } else { 1 }) {
-        1 => least,
-        2 => largest,
-        3 => *rng.pick(&[-1, 0, 1]),
-        4 => i128::from(rng.next().cast_signed()),
-        5 => i128::from(rng.next()) << 1 & 0xffff_ffff,
-        _ => small,
-    }
-    .clamp(least, largest))
+    Value::Int(
+        match rng.below(if wild { 8 } else { 1 }) {
+            1 => least,
+            2 => largest,
+            3 => *rng.pick(&[-1, 0, 1]),
+            4 => i128::from(rng.next().cast_signed()),
+            5 => i128::from(rng.next()) << 1 & 0xffff_ffff,
+            _ => small,
+        }
+        .clamp(least, largest),
+    )
 }
 
 fn float(data_type: &DataType, wild: bool, rng: &mut Rng) -> Value {

@@ -83,7 +83,9 @@ pub(crate) fn limits(data_type: &DataType) -> (i128, i128) {
     match data_type {
         DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
         DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
-        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => (i32::MIN.into(), i32::MAX.into()),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
+            (i32::MIN.into(), i32::MAX.into())
+        }
         DataType::UInt8 => (0, u8::MAX.into()),
         DataType::UInt16 => (0, u16::MAX.into()),
         DataType::UInt32 => (0, u32::MAX.into()),
@@ -263,8 +265,7 @@ fn decimal(func: Func, data_type: &DataType, values: &[&Value]) -> Option<i256> 
     } else {
         let more = scale(&result) - scale(value::plain_type(data_type));
         let n = values.len() as u64;
-        let scaled =
-            (0..more).fold(sum.abs(), |scaled, _| scaled.times(10));
+        let scaled = (0..more).fold(sum.abs(), |scaled, _| scaled.times(10));
         let (quotient, rest) = scaled.div_rem(n);
         if rest * 2 >= n { quotient.add(Big::from_i128(1)) } else { quotient }
     };
@@ -292,8 +293,8 @@ fn float_sum(values: &[&Value], n: u64) -> f64 {
         // In units of 2^-1074.
         let (significand, shift) =
             if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) };
-        let magnitude = Big::from_i128(significand.into())
-            .shl(usize::try_from(shift).expect("at most 2046"));
+        let magnitude =
+            Big::from_i128(significand.into()).shl(usize::try_from(shift).expect("at most 2046"));
         sum = sum.add(if value.is_sign_negative() { magnitude.neg() } else { magnitude });
     }
     match (plus, minus) {

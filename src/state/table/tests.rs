@@ -6,6 +6,7 @@ use arrow::buffer::NullBuffer;
 use proptest::prelude::*;
 
 use super::Table;
+use crate::kernel::Isa;
 use crate::key::batch::{
     INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
 };
@@ -157,7 +158,8 @@ fn counts(table: &mut Table, id: u32) -> u64 {
 fn count(table: &mut Table, keys: &KeyBatch, selection: &[u32]) {
     let width = table.width();
     let mut ptrs = Vec::new();
-    table.lookup(keys, selection, &mut ptrs);
+    let isas = Isa::available();
+    table.lookup(isas[selection.len() % isas.len()], keys, selection, &mut ptrs);
     assert_eq!(ptrs.len(), selection.len());
     table.rows_mut().rows(&ptrs).for_each(width, 2, |_, state| {
         state[0] += 1;
