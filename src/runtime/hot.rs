@@ -164,7 +164,8 @@ impl HotKeys {
         self.set.is_empty()
     }
 
-    /// Splits a batch into cold rows and runs of hot rows. Afterwards at least the cold rows are hashed.
+    /// Splits a batch into cold rows and runs of hot rows. Afterwards at least the cold rows and the first
+    /// row of each run are hashed.
     pub(crate) fn split(&mut self, keys: &mut KeyBatch) -> &HotRows {
         self.rows.runs.clear();
         self.rows.hot.clear();
@@ -172,6 +173,12 @@ impl HotKeys {
         if keys.width == 1 && self.slots.len() <= MASKED_KEYS_MAX {
             self.split_by_masks(keys);
             keys.hash_rows(&self.rows.cold);
+            // A run is looked up by its first row.
+            let mut start = 0;
+            for run in &self.rows.runs {
+                keys.hashes[self.rows.hot[start] as usize] = run.hash;
+                start = run.end;
+            }
         } else {
             keys.hash_all(self.job.isa);
             self.split_by_hash(keys);

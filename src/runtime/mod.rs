@@ -18,3 +18,5 @@ pub(crate) mod source_set;
 pub(crate) mod affinity;
 pub(crate) mod worker;
 pub mod engine;
+#[cfg(test)]
+mod equality;

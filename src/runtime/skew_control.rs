@@ -94,6 +94,15 @@ impl SkewControl {
         }
     }
 
+    /// Puts a hot set in force that no policy decided.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, keys: Vec<crate::skew::hot_set::HotKey>) {
+        // Far above the epochs of the policy, which goes on deciding.
+        let epoch = self.epoch().max(1 << 20) + 1;
+        *lock(&self.current) = Arc::new(HotSet::new(epoch, keys));
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
     /// Remembers what the key with this hash is called.
     pub(crate) fn name(&self, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
         let mut names = lock(&self.names);

@@ -106,7 +106,8 @@ fn rows_that_cannot_be_used_are_counted_and_kept() {
         options.rejects.finish().unwrap();
         let mut kept = csv::Reader::from_path(&file).unwrap();
         let kept: Vec<csv::ByteRecord> = kept.byte_records().map(Result::unwrap).collect();
-        let field = |i: usize| kept.iter().map(|r| String::from_utf8_lossy(&r[i]).into_owned());
+        let field =
+            |i: usize| kept.iter().map(move |r| String::from_utf8_lossy(&r[i]).into_owned());
         assert_eq!(field(1).collect::<Vec<_>>(), ["3", "4", "5", "6", "7", "8"]);
         assert_eq!(field(2).collect::<Vec<_>>(), ["v", "", "t", "t", "k", "t"]);
         assert_eq!(&kept[4][5], b"2024-01-06,\xff\xfe,6");

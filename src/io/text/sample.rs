@@ -263,7 +263,9 @@ impl<'a> Sample<'a> {
     }
 
     fn see_member(&mut self, name: Vec<u8>, value: Value, bytes: &[u8]) {
-        let index = if let Some(&index) = self.index.get(&name) { index } else {
+        let index = if let Some(&index) = self.index.get(&name) {
+            index
+        } else {
             let Ok(text) = String::from_utf8(name.clone()) else { return };
             if self.names.len() >= COLUMNS_MAX {
                 return;
