@@ -31,12 +31,9 @@ impl BytesColumn {
     pub(crate) fn is_for(data_type: &DataType) -> bool {
         use DataType as T;
         match data_type {
-            T::Utf8
-            | T::LargeUtf8
-            | T::Utf8View
-            | T::Binary
-            | T::LargeBinary
-            | T::BinaryView => true,
+            T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView => {
+                true
+            }
             // Arrow does not build arrays of values of no bytes.
             T::FixedSizeBinary(size) => *size > 0,
             _ => false,
