@@ -45,9 +45,7 @@ pub(crate) struct Placed {
 /// A result column.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Its name.
-    pub(crate) name: String,
-    /// Name, type and whether it may be null.
+    /// Its name, type and whether it may be null.
     pub(crate) field: Field,
     /// The accumulator that has it, as an index into [`Plan::accumulators`].
     pub(crate) placed: usize,
@@ -91,10 +89,8 @@ impl Plan {
             plan.place(Box::new(Counter::Rows), None);
         }
         for (aggregate, wanted) in aggregates.iter().zip(wanted) {
-            let name = aggregate.output_name();
             plan.outputs.push(Output {
-                field: Field::new(&name, wanted.data_type, wanted.nullable),
-                name,
+                field: Field::new(aggregate.output_name(), wanted.data_type, wanted.nullable),
                 placed: wanted.bundle.unwrap_or(rows_in),
                 part: wanted.part,
                 text: aggregate.to_string(),

@@ -1,7 +1,7 @@
 //! Text and binary columns of every Arrow form behind one accessor.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+    ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
     LargeStringArray, StringArray, StringViewArray,
 };
 use arrow::datatypes::DataType;
@@ -43,11 +43,6 @@ impl BytesColumn {
     /// The column over `array`, if it is of one of the forms.
     pub(crate) fn new(array: ArrayRef) -> Option<Self> {
         Self::is_for(array.data_type()).then_some(Self(array))
-    }
-
-    /// Number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 
     /// Runs `visitor` on the array in its form.

@@ -85,7 +85,7 @@ impl Column {
             LaneKind::Bytes => {
                 Lane::Bytes(BytesColumn::new(ArrayRef::clone(array)).expect("`LaneKind::of` asked"))
             }
-            LaneKind::Opaque => Lane::Opaque(array.len()),
+            LaneKind::Opaque => Lane::Opaque,
         };
         Ok(Self { values, nulls: array.logical_nulls().filter(|nulls| nulls.null_count() > 0) })
     }
@@ -193,7 +193,7 @@ mod tests {
         let words: DictionaryArray<Int8Type> =
             vec![Some("b"), None, Some("a"), Some("b")].into_iter().collect();
         let words = column(words);
-        assert!(matches!(&words.values, Lane::Bytes(bytes) if bytes.len() == 4));
+        assert!(matches!(&words.values, Lane::Bytes(_)));
         assert_eq!(words.nulls.map(|nulls| nulls.null_count()), Some(1));
         // A null among the dictionary's values is a null of every row that refers to it.
         let keys = Int8Array::from(vec![0, 1, 1]);
@@ -205,11 +205,11 @@ mod tests {
     #[test]
     fn other_types_keep_their_nulls_only() {
         let empty = column(arrow::array::NullArray::new(3));
-        assert!(matches!(empty.values, Lane::Opaque(3)));
+        assert!(matches!(empty.values, Lane::Opaque));
         assert_eq!(empty.nulls.map(|nulls| nulls.null_count()), Some(3));
         let nested = StructArray::new_empty_fields(2, None);
-        assert_eq!(column(nested).len(), 2);
+        assert!(matches!(column(nested).values, Lane::Opaque));
         assert_eq!(LaneKind::of(&DataType::Utf8View), LaneKind::Bytes);
-        assert_eq!(column(StringArray::from(vec!["x"])).len(), 1);
+        assert!(matches!(column(StringArray::from(vec!["x"])).values, Lane::Bytes(_)));
     }
 }
