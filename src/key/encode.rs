@@ -195,8 +195,10 @@ impl KeyEncoder {
         let mut typed = Vec::with_capacity(columns.len());
         for (column, field) in columns.iter().zip(&self.fields) {
             let values = cast(column, field.data_type()).map_err(|error| bad(error.to_string()))?;
-            if let Some(row) = (0..values.len()).find(|i| values.is_null(*i) && column.is_valid(*i))
-            {
+            // A dictionary may also hold a null as a value.
+            let nulls = column.logical_nulls();
+            let given = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i));
+            if let Some(row) = (0..values.len()).find(|i| values.is_null(*i) && given(*i)) {
                 let value = arrow::util::display::array_value_to_string(column, row);
                 return Err(bad(format!(
                     "\"{}\" is not a value of \"{}\", which is {}",

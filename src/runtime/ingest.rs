@@ -18,6 +18,7 @@ use super::router::Router;
 use super::shared::{Arrival, EngineShared, IngestShared};
 use super::sink::lock;
 use super::wake::{Sleeper, Wake};
+use crate::config::Job;
 use crate::error::RunError;
 
 /// Keys in one pane of partials from which it is handed on early.
@@ -276,6 +277,11 @@ impl Ingest {
     /// The watermark of the rows routed so far, of the input they came from.
     pub(crate) fn input_watermark(&self) -> i64 {
         self.router.watermark.get()
+    }
+
+    /// The job it feeds.
+    pub(crate) fn job(&self) -> &Job {
+        &self.engine.job
     }
 
     /// What this producer promises to the shards, instead of its input's watermark.

@@ -3,15 +3,21 @@
 //! Reading and owning on one thread leaves no core idle whatever the ratio of the two: a worker whose
 //! rings are full does its shard's work, one whose shard has nothing to do reads.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use arrow::record_batch::RecordBatch;
 
 use super::ingest::Ingest;
 use super::shard::{Progress, Shard, ShardStats};
 use super::shared::EngineShared;
+use super::source::Unit;
 use super::source_set::{Next, SourceSet, Taken};
 use super::wake::Sleeper;
-use crate::error::RunError;
+use crate::config::Job;
+use crate::error::{RunError, SourceError};
+use crate::time::event_time::times;
 
 /// Messages a shard takes between two looks at the feed.
 const STEP_MESSAGES: usize = 4;
@@ -84,7 +90,11 @@ impl Feed {
         let Some((taken, turn)) = &mut self.unit else { return self.take_unit() };
         match *turn {
             Turn::Unknown => {
-                let max_time = if self.sources.has_time() { taken.unit.time_max()? } else { None };
+                let max_time = if self.sources.has_time() {
+                    max_time(&mut taken.unit, self.ingest.job())?
+                } else {
+                    None
+                };
                 *turn = Turn::Waiting(max_time);
             }
             Turn::Waiting(max_time) => {
@@ -125,6 +135,53 @@ impl Feed {
                 Ok(Fed::Worked)
             }
         }
+    }
+}
+
+/// The largest event time in the unit that lies in a window. Times outside of all windows are rejected
+/// and must not make others late; when the unit's largest time is one of them, which is rare, the unit is
+/// decoded in whole to find the largest of the others.
+fn max_time(unit: &mut Box<dyn Unit>, job: &Job) -> Result<Option<i64>, RunError> {
+    let (Some(largest), Some(windows), Some(time)) = (unit.time_max()?, job.windows, &job.time)
+    else {
+        return Ok(None);
+    };
+    if windows.start(largest).is_some() {
+        return Ok(Some(largest));
+    }
+    let mut decoded = Decoded { ticket: unit.ticket(), batches: VecDeque::new() };
+    let mut largest = None;
+    while let Some(batch) = unit.next_batch()? {
+        // A batch of another schema is refused later, with the reason.
+        if let Some(Ok(times)) = batch.columns().get(time.column).map(times) {
+            let valid = |i: &usize| times.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*i));
+            let times = (0..times.values.len()).filter(valid).map(|i| times.values[i]);
+            largest = largest.max(times.filter(|time| windows.start(*time).is_some()).max());
+        }
+        decoded.batches.push_back(batch);
+    }
+    *unit = Box::new(decoded);
+    Ok(largest)
+}
+
+/// A unit that has been decoded in whole.
+#[derive(Debug)]
+struct Decoded {
+    ticket: u64,
+    batches: VecDeque<RecordBatch>,
+}
+
+impl Unit for Decoded {
+    fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    fn time_max(&mut self) -> Result<Option<i64>, SourceError> {
+        unreachable!("asked once, before it was decoded")
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {
+        Ok(self.batches.pop_front())
     }
 }
 

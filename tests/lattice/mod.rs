@@ -29,8 +29,6 @@ pub(crate) const SKEW_MODES: &[(&str, fn(JobBuilder, &Case) -> JobBuilder)] = &[
     ("hot:64", |job, case| job.skew(case.hot_keys(30)).salts(Salts::Fixed(64))),
 ];
 
-const ISAS: &[Isa] = &[Isa::Auto, Isa::Portable];
-
 /// A job and its rows.
 #[derive(Debug)]
 pub(crate) struct Case {
@@ -83,7 +81,7 @@ impl Config {
             feed,
             side_outputs: rng.percent(50),
             skew: rng.pick(SKEW_MODES).0,
-            isa: *rng.pick(ISAS),
+            isa: *rng.pick(&Isa::available()),
         }
     }
 }
