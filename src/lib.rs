@@ -41,6 +41,8 @@ pub mod aggregate;
 pub mod time;
 pub mod config;
 pub mod runtime;
+#[cfg(feature = "io")]
+pub mod io;
 
 pub use arrow;
 

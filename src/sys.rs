@@ -1,7 +1,7 @@
 //! What only the operating system and the processor can give: mapped memory on huge pages, prefetch.
 //!
 //! The twin of a mapped chunk is a plain heap chunk (small chunks are one), tested against each other.
-#![allow(unsafe_code, reason = "raw memory and a prefetch hint")]
+#![allow(unsafe_code, reason = "raw memory, mapped files and a prefetch hint")]
 
 use std::ptr::NonNull;
 
@@ -118,4 +118,19 @@ pub(crate) fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+/// Maps a whole file for reading.
+///
+/// The map shows the file as it is, not as it was: a program that changes the file while it is read
+/// changes what is read, and one that shortens it ends this process with `SIGBUS`. Inputs are files
+/// that nobody writes to any more; that is said in the help.
+#[cfg(feature = "io")]
+pub(crate) fn map_file(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
+    // SAFETY:
+    // - The map is read-only and private to this process, so Rust code never writes through it.
+    // - All that is read from it is validated as untrusted bytes after it was read (the decoders
+    //   check offsets and UTF-8), so other content leads to an error.
+    // - A file shortened by another process while mapped cannot be ruled out from here; it is the
+    //   documented condition above, and the effect is a signal, not a wrong result.
+    unsafe { memmap2::Mmap::map(file) }
 }

@@ -1,0 +1,286 @@
+//! Arrow IPC: files mapped into memory, streams read by a thread.
+//!
+//! A record batch is a unit. From an uncompressed file its columns point into the map, nothing is
+//! copied; offsets and UTF-8 are checked, since a file is not to be trusted.
+
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::datatypes::{Field, SchemaRef};
+use arrow::ipc::convert::try_fb_to_schema;
+use arrow::ipc::reader::{FileDecoder, StreamReader, read_footer_length};
+use arrow::ipc::{Block, root_as_footer};
+use bytes::Bytes;
+
+use crate::error::SourceError;
+use crate::io::columnar::{BatchUnit, Projection, guarded};
+use crate::io::feed::{Feed, Polled, Stop, error};
+use crate::io::progress::Progress;
+use crate::runtime::source::{Source, Take, Unit};
+use crate::sys;
+
+/// First bytes of an IPC file. A stream begins otherwise.
+pub(crate) const MAGIC: &[u8] = b"ARROW1";
+/// Last bytes: the footer's length and the magic.
+const TRAILER: usize = 10;
+/// Batches of a stream that are read ahead.
+const AHEAD: usize = 4;
+
+/// An IPC file whose footer was read.
+#[derive(Debug)]
+pub(crate) struct IpcInput {
+    name: String,
+    buffer: Buffer,
+    schema: SchemaRef,
+    footer: std::ops::Range<usize>,
+    blocks: Vec<Block>,
+}
+
+impl IpcInput {
+    pub(crate) fn open(name: &str, file: &File) -> Result<Self, SourceError> {
+        let map = sys::map_file(file).map_err(|e| error(name, format!("cannot be mapped: {e}")))?;
+        let buffer = Buffer::from(Bytes::from_owner(map));
+        let (schema, footer, blocks) =
+            guarded(name, || "footer".to_owned(), || read_footer(&buffer))?;
+        Ok(Self { name: name.to_owned(), buffer, schema, footer, blocks })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        self.schema.fields().iter().map(|f| f.as_ref().clone()).collect()
+    }
+
+    pub(crate) fn into_source(
+        self,
+        projection: Projection,
+        batch_rows: usize,
+        progress: Arc<Progress>,
+    ) -> Result<IpcSource, SourceError> {
+        let decoder = guarded(
+            &self.name,
+            || "dictionaries".to_owned(),
+            || {
+                let footer = root_as_footer(&self.buffer[self.footer.clone()])
+                    .map_err(|e| format!("its footer cannot be read: {e}"))?;
+                let mut decoder = FileDecoder::new(Arc::clone(&self.schema), footer.version())
+                    .with_projection(projection.read.clone());
+                for block in footer.dictionaries().iter().flatten() {
+                    let data = slice(&self.buffer, block)?;
+                    decoder.read_dictionary(block, &data).map_err(|e| e.to_string())?;
+                }
+                Ok(decoder)
+            },
+        )?;
+        progress.expect(Some(self.blocks.iter().map(block_bytes).sum()));
+        let shared = Shared { input: self, decoder, projection, batch_rows, progress };
+        Ok(IpcSource { shared: Arc::new(shared), next: AtomicU64::new(0) })
+    }
+}
+
+type Footer = (SchemaRef, std::ops::Range<usize>, Vec<Block>);
+
+fn read_footer(buffer: &Buffer) -> Result<Footer, String> {
+    let end = buffer.len().checked_sub(TRAILER).ok_or("it is too short")?;
+    let trailer: [u8; TRAILER] = buffer[end..].try_into().map_err(|_| "it is too short")?;
+    let length = read_footer_length(trailer).map_err(|_| "its end is missing")?;
+    let start = end.checked_sub(length).ok_or("its footer is longer than the file")?;
+    let footer =
+        root_as_footer(&buffer[start..end]).map_err(|e| format!("its footer is damaged: {e}"))?;
+    let schema = footer.schema().ok_or("it has no schema")?;
+    let schema = try_fb_to_schema(schema).map_err(|e| e.to_string())?;
+    let blocks = footer.recordBatches().map(|b| b.iter().copied().collect()).unwrap_or_default();
+    Ok((Arc::new(schema), start..end, blocks))
+}
+
+fn block_bytes(block: &Block) -> u64 {
+    let body = u64::try_from(block.bodyLength()).unwrap_or(0);
+    body.saturating_add(u64::try_from(block.metaDataLength()).unwrap_or(0))
+}
+
+fn slice(buffer: &Buffer, block: &Block) -> Result<Buffer, String> {
+    let start = usize::try_from(block.offset()).map_err(|_| "a block is before its start")?;
+    let len = usize::try_from(block_bytes(block)).map_err(|_| "a block is too long")?;
+    if start.checked_add(len).is_none_or(|end| end > buffer.len()) {
+        return Err("a block is behind its end".to_owned());
+    }
+    Ok(buffer.slice_with_length(start, len))
+}
+
+#[derive(Debug)]
+struct Shared {
+    input: IpcInput,
+    decoder: FileDecoder,
+    projection: Projection,
+    batch_rows: usize,
+    progress: Arc<Progress>,
+}
+
+impl Shared {
+    fn decode(&self, index: usize) -> Result<RecordBatch, SourceError> {
+        guarded(
+            &self.input.name,
+            || format!("record batch {index}"),
+            || {
+                let block = &self.input.blocks[index];
+                let data = slice(&self.input.buffer, block)?;
+                let batch =
+                    self.decoder.read_record_batch(block, &data).map_err(|e| e.to_string())?;
+                self.projection.apply(&batch.ok_or("a block holds no record batch")?)
+            },
+        )
+    }
+}
+
+/// A mapped IPC file.
+#[derive(Debug)]
+pub(crate) struct IpcSource {
+    shared: Arc<Shared>,
+    next: AtomicU64,
+}
+
+impl Source for IpcSource {
+    fn take(&self) -> Result<Take, SourceError> {
+        let count = self.shared.input.blocks.len() as u64;
+        let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+            (next < count).then_some(next + 1)
+        });
+        let Ok(ticket) = taken else { return Ok(Take::End) };
+        let shared = Arc::clone(&self.shared);
+        Ok(Take::Unit(Box::new(IpcUnit { shared, ticket, decoded: None })))
+    }
+}
+
+/// A record batch of a file, decoded by the worker that took it.
+#[derive(Debug)]
+struct IpcUnit {
+    shared: Arc<Shared>,
+    ticket: u64,
+    decoded: Option<BatchUnit>,
+}
+
+impl IpcUnit {
+    fn decoded(&mut self) -> Result<&mut BatchUnit, SourceError> {
+        if self.decoded.is_none() {
+            let shared = &self.shared;
+            let index = usize::try_from(self.ticket).unwrap_or(usize::MAX);
+            let batch = shared.decode(index)?;
+            let bytes = block_bytes(&shared.input.blocks[index]);
+            let progress = Some((Arc::clone(&shared.progress), bytes));
+            let time = shared.projection.time.map(|(index, _)| index);
+            let unit = BatchUnit::new(self.ticket, batch, time, shared.batch_rows, progress);
+            self.decoded = Some(unit);
+        }
+        Ok(self.decoded.as_mut().expect("it was decoded above"))
+    }
+}
+
+impl Unit for IpcUnit {
+    fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    fn time_max(&mut self) -> Result<Option<i64>, SourceError> {
+        self.decoded()?.time_max()
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {
+        self.decoded()?.next_batch()
+    }
+}
+
+/// An IPC stream whose schema was read.
+pub(crate) struct IpcStream {
+    name: String,
+    live: bool,
+    reader: StreamReader<BufReader<Box<dyn Read + Send>>>,
+}
+
+impl std::fmt::Debug for IpcStream {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("IpcStream").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl IpcStream {
+    pub(crate) fn open(
+        name: &str,
+        reader: Box<dyn Read + Send>,
+        live: bool,
+    ) -> Result<Self, SourceError> {
+        let reader = guarded(
+            name,
+            || "schema".to_owned(),
+            || StreamReader::try_new(BufReader::new(reader), None).map_err(|e| e.to_string()),
+        )?;
+        Ok(Self { name: name.to_owned(), live, reader })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn fields(&self) -> Vec<Field> {
+        self.reader.schema().fields().iter().map(|f| f.as_ref().clone()).collect()
+    }
+
+    pub(crate) fn into_source(
+        self,
+        projection: Projection,
+        batch_rows: usize,
+    ) -> Result<IpcStreamSource, SourceError> {
+        let time = projection.time.map(|(index, _)| index);
+        let (name, live, mut reader) = (self.name, self.live, self.reader);
+        let input = name.clone();
+        let feed = Feed::start(&input, AHEAD, move |out| {
+            for ticket in 0_u64.. {
+                let place = || format!("record batch {ticket}");
+                let batch = guarded(&name, place, || match reader.next() {
+                    Some(Ok(batch)) => {
+                        let batch = batch.project(&projection.read).map_err(|e| e.to_string())?;
+                        projection.apply(&batch).map(Some)
+                    }
+                    Some(Err(e)) => Err(e.to_string()),
+                    // A stream may end without its end mark; a cut inside a message is an error.
+                    None => Ok(None),
+                })?;
+                let Some(batch) = batch else { break };
+                out.send((ticket, batch))?;
+            }
+            Ok::<(), Stop>(())
+        })?;
+        Ok(IpcStreamSource { feed, live, time, batch_rows })
+    }
+}
+
+/// An IPC stream, read by a thread of its own.
+#[derive(Debug)]
+pub(crate) struct IpcStreamSource {
+    feed: Feed<(u64, RecordBatch)>,
+    live: bool,
+    time: Option<usize>,
+    batch_rows: usize,
+}
+
+impl Source for IpcStreamSource {
+    fn take(&self) -> Result<Take, SourceError> {
+        Ok(match self.feed.poll()? {
+            Polled::Item((ticket, batch)) => {
+                let unit = BatchUnit::new(ticket, batch, self.time, self.batch_rows, None);
+                Take::Unit(Box::new(unit))
+            }
+            Polled::Pending => Take::Pending,
+            Polled::End => Take::End,
+        })
+    }
+
+    fn is_live(&self) -> bool {
+        self.live
+    }
+}

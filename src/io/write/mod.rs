@@ -1,0 +1,259 @@
+//! Writers of results.
+//!
+//! All formats sit on one [`Target`], which remembers the first failure of the operating system, so that
+//! a closed pipe and a full disk are told apart whatever the format's writer makes of them. On standard
+//! output every batch is flushed. An output without rows still has its header or schema.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::ipc::writer::{FileWriter, StreamWriter};
+use arrow::json::writer::{LineDelimited, Writer as JsonWriter, WriterBuilder as JsonBuilder};
+use arrow::util::display::array_value_to_string;
+use parquet::arrow::ArrowWriter;
+use parquet::basic::Compression;
+use parquet::file::properties::WriterProperties;
+
+use crate::error::SinkError;
+use crate::io::format::OutputFormat;
+
+mod target;
+mod table;
+
+use self::table::TableWriter;
+use self::target::{Failures, Target};
+
+/// Rows of a parquet row group: enough for its columns to compress, little enough to be a unit of work.
+const ROW_GROUP_ROWS: usize = 256 << 10;
+
+/// Takes the batches of a result and writes them down.
+pub trait BatchWriter: Send {
+    /// Writes a batch of the writer's schema.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError>;
+
+    /// Shows what was held back; to be called when no results have come for a while.
+    fn idle(&mut self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// Writes what is left and closes the output. Without this call an output is not complete.
+    fn finish(self: Box<Self>) -> Result<(), SinkError>;
+}
+
+/// Opens an output; `None` is standard output. A file is written in place, not moved there at the
+/// end, so that a partial result of a failed run can be looked at.
+pub fn open_writer(
+    target: Option<&Path>,
+    format: OutputFormat,
+    schema: &SchemaRef,
+) -> Result<Box<dyn BatchWriter>, SinkError> {
+    let out = match target {
+        Some(path) => Target::file(path)?,
+        None => Target::stdout()?,
+    };
+    writer_to(out, format, schema)
+}
+
+fn writer_to(
+    out: Target,
+    format: OutputFormat,
+    schema: &SchemaRef,
+) -> Result<Box<dyn BatchWriter>, SinkError> {
+    let failures = out.failures();
+    let explain = |e: String| failures.explain(&e);
+    Ok(match format {
+        OutputFormat::Table => Box::new(TableWriter::new(out, schema)),
+        OutputFormat::Csv => Box::new(CsvWriter::new(out, b',', schema)),
+        OutputFormat::Tsv => Box::new(CsvWriter::new(out, b'\t', schema)),
+        OutputFormat::Ndjson => {
+            // A column that is always there is easier to use than one that comes and goes.
+            let rows = JsonBuilder::new().with_explicit_nulls(true).build(out);
+            Box::new(NdjsonWriter { rows, failures })
+        }
+        OutputFormat::Parquet => {
+            let properties = WriterProperties::builder()
+                .set_compression(Compression::SNAPPY)
+                .set_max_row_group_row_count(Some(ROW_GROUP_ROWS))
+                .build();
+            let rows = ArrowWriter::try_new(out, Arc::clone(schema), Some(properties))
+                .map_err(|e| explain(e.to_string()))?;
+            Box::new(ParquetWriter { rows, failures })
+        }
+        OutputFormat::Arrow if out.is_stdout() => {
+            let rows = StreamWriter::try_new(out, schema).map_err(|e| explain(e.to_string()))?;
+            Box::new(StreamOut { rows, failures })
+        }
+        OutputFormat::Arrow => {
+            let rows =
+                FileWriter::try_new_buffered(out, schema).map_err(|e| explain(e.to_string()))?;
+            Box::new(FileOut { rows, failures })
+        }
+    })
+}
+
+struct CsvWriter {
+    rows: arrow::csv::Writer<Target>,
+    empty: Option<RecordBatch>,
+    failures: Failures,
+}
+
+impl CsvWriter {
+    fn new(out: Target, delimiter: u8, schema: &SchemaRef) -> Self {
+        let failures = out.failures();
+        let rows = arrow::csv::WriterBuilder::new().with_delimiter(delimiter).build(out);
+        Self { rows, empty: Some(RecordBatch::new_empty(Arc::clone(schema))), failures }
+    }
+}
+
+impl BatchWriter for CsvWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        self.empty = None;
+        let batch = printable(batch, true).map_err(|e| self.failures.explain(&e))?;
+        self.rows.write(&batch).map_err(|e| self.failures.explain(&e.to_string()))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
+        match self.empty.take() {
+            Some(empty) => self.write(&empty),
+            None => self.failures.check(),
+        }
+    }
+}
+
+struct NdjsonWriter {
+    rows: JsonWriter<Target, LineDelimited>,
+    failures: Failures,
+}
+
+impl BatchWriter for NdjsonWriter {
+    /// Floats that JSON cannot write (NaN and the infinities) become null.
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        let batch = printable(batch, false).map_err(|e| self.failures.explain(&e))?;
+        self.rows.write(&batch).map_err(|e| self.failures.explain(&e.to_string()))?;
+        self.rows.get_mut().flush_if_live()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
+        self.rows.finish().map_err(|e| self.failures.explain(&e.to_string()))?;
+        self.rows.get_mut().close()
+    }
+}
+
+struct ParquetWriter {
+    rows: ArrowWriter<Target>,
+    failures: Failures,
+}
+
+impl BatchWriter for ParquetWriter {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        self.rows.write(batch).map_err(|e| self.failures.explain(&e.to_string()))
+    }
+
+    fn finish(self: Box<Self>) -> Result<(), SinkError> {
+        let failures = self.failures;
+        let mut out = self.rows.into_inner().map_err(|e| failures.explain(&e.to_string()))?;
+        out.close()
+    }
+}
+
+struct FileOut {
+    rows: FileWriter<std::io::BufWriter<Target>>,
+    failures: Failures,
+}
+
+impl BatchWriter for FileOut {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        self.rows.write(batch).map_err(|e| self.failures.explain(&e.to_string()))
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
+        self.rows.finish().map_err(|e| self.failures.explain(&e.to_string()))?;
+        self.rows.get_mut().get_mut().close()
+    }
+}
+
+struct StreamOut {
+    rows: StreamWriter<Target>,
+    failures: Failures,
+}
+
+impl BatchWriter for StreamOut {
+    fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
+        self.rows.write(batch).map_err(|e| self.failures.explain(&e.to_string()))?;
+        self.rows.get_mut().flush_if_live()
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
+        self.rows.finish().map_err(|e| self.failures.explain(&e.to_string()))?;
+        self.rows.get_mut().close()
+    }
+}
+
+/// A batch whose columns can be written as text: timestamps of a named zone as UTC (the same
+/// instants; the rules of zones are not known here), and, if `flat`, nested values as their display.
+fn printable(batch: &RecordBatch, flat: bool) -> Result<RecordBatch, String> {
+    let needs =
+        |t: &DataType| is_named_zone(t) || (flat && t.is_nested()) || is_dictionary_of_zone(t);
+    let schema = batch.schema();
+    if !schema.fields().iter().any(|f| needs(f.data_type())) {
+        return Ok(batch.clone());
+    }
+    let mut fields = Vec::new();
+    let mut columns: Vec<ArrayRef> = Vec::new();
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        let column = if needs(field.data_type()) { as_text(column)? } else { Arc::clone(column) };
+        fields.push(Field::new(field.name(), column.data_type().clone(), true));
+        columns.push(column);
+    }
+    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options)
+        .map_err(|e| e.to_string())
+}
+
+fn is_named_zone(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(zone)) if !zone.starts_with(['+', '-']))
+}
+
+fn is_dictionary_of_zone(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Dictionary(_, values) if is_named_zone(values))
+}
+
+fn as_text(column: &ArrayRef) -> Result<ArrayRef, String> {
+    let mut column = Arc::clone(column);
+    if let DataType::Dictionary(_, values) = column.data_type() {
+        column = cast(&column, values).map_err(|e| e.to_string())?;
+    }
+    if let DataType::Timestamp(unit, _) = column.data_type() {
+        let utc = DataType::Timestamp(*unit, Some("+00:00".into()));
+        return cast(&column, &utc).map_err(|e| e.to_string());
+    }
+    let texts: Result<Vec<Option<String>>, _> = (0..column.len())
+        .map(|row| column.is_valid(row).then(|| array_value_to_string(&column, row)).transpose())
+        .collect();
+    Ok(Arc::new(StringArray::from(texts.map_err(|e| e.to_string())?)))
+}
+
+/// Whether a column's values line up at their right edge.
+fn is_number(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Dictionary(_, values) => is_number(values),
+        other => other.is_numeric(),
+    }
+}
+
+/// The text of a cell, for columns of text without a copy.
+fn cell_text(column: &ArrayRef, row: usize) -> Option<&str> {
+    match column.data_type() {
+        _ if column.is_null(row) => None,
+        DataType::Utf8 => Some(column.as_string::<i32>().value(row)),
+        DataType::LargeUtf8 => Some(column.as_string::<i64>().value(row)),
+        DataType::Utf8View => Some(column.as_string_view().value(row)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests;
