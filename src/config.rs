@@ -32,13 +32,43 @@ pub enum Pinning {
     Cores(Vec<usize>),
 }
 
-/// How keys that take a large share of the rows are treated.
+/// How keys that take a large share of the rows are treated. Results are the same in all modes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum SkewMode {
+    /// Hot keys are found while the stream runs.
+    Adaptive,
     /// Every row goes to the one shard that owns its key.
     #[default]
     Off,
+    /// Every key is first aggregated where its rows are, then merged at its owner.
+    TwoPhase,
+    /// These keys are hot from the first row; `null` is the null key.
+    Hot(Vec<String>),
+}
+
+impl SkewMode {
+    /// Reads `adaptive`, `off`, `two-phase`, `hot:KEY,KEY`.
+    pub fn parse(text: &str) -> Result<Self, ConfigError> {
+        let syntax = |why: &str| ConfigError::Syntax {
+            what: "skew mode",
+            text: text.to_owned(),
+            why: why.to_owned(),
+        };
+        match text.split_once(':') {
+            None if text == "adaptive" => Ok(Self::Adaptive),
+            None if text == "off" => Ok(Self::Off),
+            None if text == "two-phase" => Ok(Self::TwoPhase),
+            Some(("hot", keys)) => {
+                let keys = keys.split(',').map(|key| key.trim().to_owned()).collect::<Vec<_>>();
+                if keys.iter().any(String::is_empty) {
+                    return Err(syntax("a key is empty; expected hot:KEY,KEY"));
+                }
+                Ok(Self::Hot(keys))
+            }
+            _ => Err(syntax("expected adaptive, off, two-phase or hot:KEY,KEY")),
+        }
+    }
 }
 
 /// A validated job. Made by [`Job::builder`], run by [`Engine`](crate::runtime::engine::Engine).
@@ -230,7 +260,9 @@ impl JobBuilder {
         for name in &self.keys {
             let column = find_column(&self.schema, name, "key")?;
             if key_columns.contains(&column) {
-                return Err(ConfigError::Inconsistent(format!("key column \"{name}\" is named twice")));
+                return Err(ConfigError::Inconsistent(format!(
+                    "key column \"{name}\" is named twice"
+                )));
             }
             key_columns.push(column);
         }
@@ -308,7 +340,9 @@ impl JobBuilder {
         })?;
         let windows = match self.window {
             Window::None => None,
-            Window::Tumbling { size, offset } => Some(Tumbling::new(size, offset, unit, limits(data_type))?),
+            Window::Tumbling { size, offset } => {
+                Some(Tumbling::new(size, offset, unit, limits(data_type))?)
+            }
         };
         let out_of_orderness = unit.at_least(self.out_of_orderness);
         Ok((Some(EventTime { column, out_of_orderness }), windows))
@@ -325,8 +359,12 @@ fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigEr
 
 /// Index of the column `name`, which must be there once.
 pub(crate) fn find_column(schema: &Schema, name: &str, role: &str) -> Result<usize, ConfigError> {
-    let mut found =
-        schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name).map(|(i, _)| i);
+    let mut found = schema
+        .fields()
+        .iter()
+        .enumerate()
+        .filter(|(_, field)| field.name() == name)
+        .map(|(i, _)| i);
     match (found.next(), found.next()) {
         (Some(column), None) => Ok(column),
         (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),

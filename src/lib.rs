@@ -43,6 +43,9 @@ pub mod config;
 pub mod runtime;
 #[cfg(feature = "io")]
 pub mod io;
+#[cfg(feature = "cli")]
+#[doc(hidden)]
+pub mod cli;
 
 pub use arrow;
 

@@ -1,0 +1,364 @@
+//! What can be written on the command line, as written: texts and numbers, not yet understood.
+//!
+//! [`options`](super::options) makes validated options of it. The comments on the fields are what
+//! `saltmill help SUBCOMMAND` prints, so each ends with an example.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Aggregates keyed streams on one machine; key skew does no harm.
+#[derive(Debug, Parser)]
+#[command(
+    name = "saltmill",
+    version,
+    max_term_width = 100,
+    propagate_version = false,
+    after_help = "`saltmill help SUBCOMMAND` explains every option with an example."
+)]
+pub(super) struct Cli {
+    #[command(subcommand)]
+    pub(super) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// Aggregate files or standard input
+    ///
+    /// Reads files or standard input, aggregates per key and window, and writes the results.
+    ///
+    ///     saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
+    ///
+    /// Output columns: window_start and window_end (with a window), the key columns, then the
+    /// aggregates in the order asked for.
+    #[command(verbatim_doc_comment)]
+    Run(Box<RunArgs>),
+    /// Make a stream to try things on
+    ///
+    /// Makes an event stream with the columns ts (timestamp, ms), key, value (int64),
+    /// amount (float64), city and session. The same seed makes the same stream.
+    ///
+    ///     saltmill gen --rows 50M --keys 1M --dist zipf:1.1 --seed 1 --output z11.parquet
+    #[command(verbatim_doc_comment)]
+    Gen(GenArgs),
+    /// Measure the engine alone
+    ///
+    /// Loads the needed columns into memory, then runs the whole engine over them several times
+    /// (routing, aggregation, windows, results into memory), after one run to warm up.
+    ///
+    ///     saltmill bench z11.parquet --key key --time ts --window tumbling:5s --agg 'count, sum(value)'
+    ///
+    /// Every run must give the same results. They are compared by a checksum: the sum, modulo 2^64,
+    /// of the 64-bit rapidhash of each result row in Arrow's row format, which does not depend on
+    /// the order of rows.
+    #[command(verbatim_doc_comment)]
+    Bench(Box<BenchArgs>),
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+
+    /// Write results to a file instead of standard output
+    ///
+    /// The format follows from the name. Example: --output daily.parquet
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Format of the results: table, csv, tsv, ndjson, parquet or arrow
+    ///
+    /// The default is what the name of the output file says; on standard output an aligned table on a
+    /// terminal, csv otherwise. Example: --output-format ndjson
+    #[arg(long, value_name = "F", help_heading = "Output")]
+    pub(super) output_format: Option<String>,
+
+    /// Sort output rows by window, then key
+    ///
+    /// The output is then the same byte for byte, whatever the number of workers. Nulls come first,
+    /// NaN last. Without a window all rows are sorted at the end. Example: --ordered
+    #[arg(long, help_heading = "Output")]
+    pub(super) ordered: bool,
+
+    /// Write late rows to a file, in the input's columns
+    ///
+    /// All columns are read then, not only the needed ones, and a row with an unusable value in any of
+    /// them is rejected. Example: --late late.csv
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) late: Option<PathBuf>,
+
+    /// Write rows that could not be used to a csv file, with the reason
+    ///
+    /// Its columns are input, line, column, reason, detail and row. Example: --rejected rejected.csv
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) rejected: Option<PathBuf>,
+
+    /// Write what the run did as JSON
+    ///
+    /// Rows in, aggregated, late and rejected, time per shard, imbalance, hot keys.
+    /// Example: --stats stats.json
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) stats: Option<PathBuf>,
+}
+
+/// Options of `bench`.
+#[derive(Debug, Args)]
+pub(super) struct BenchArgs {
+    #[command(flatten)]
+    pub(super) job: JobArgs,
+
+    /// Measured runs, after one to warm up
+    ///
+    /// Example: --runs 11
+    #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Output")]
+    pub(super) runs: usize,
+
+    /// Report as JSON on standard output
+    ///
+    /// Example: --json
+    #[arg(long, help_heading = "Output")]
+    pub(super) json: bool,
+
+    /// Write what the last run did as JSON, as `run --stats` does
+    ///
+    /// Example: --stats stats.json
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) stats: Option<PathBuf>,
+}
+
+/// What is read, computed and how: common to `run` and `bench`.
+#[derive(Debug, Args)]
+pub(super) struct JobArgs {
+    /// Files to read, - for standard input
+    ///
+    /// csv, tsv, ndjson (jsonl), parquet, arrow (feather) by extension; text also as .gz and .zst.
+    /// Arrow files are mapped into memory and must not change while they are read.
+    /// Several inputs are several watermark inputs: a window closes when all of them have passed its
+    /// end. Example: saltmill run a.csv b.csv.gz
+    #[arg(required = true, value_name = "INPUT")]
+    pub(super) inputs: Vec<PathBuf>,
+
+    /// Format of the inputs, when the extension does not say
+    ///
+    /// csv, tsv, ndjson, parquet or arrow. Example: cat log | saltmill run - --format ndjson
+    #[arg(long, value_name = "F", help_heading = "Input")]
+    pub(super) format: Option<String>,
+
+    /// Types of columns, where inference should not decide
+    ///
+    /// Arrow's names. Example: --schema 'ts:timestamp,key:utf8,v:int64,amount:float64'
+    #[arg(long, value_name = "LIST", help_heading = "Input")]
+    pub(super) schema: Option<String>,
+
+    /// Text that means null in csv, besides the empty field
+    ///
+    /// Example: --null NA
+    #[arg(long, value_name = "TEXT", help_heading = "Input")]
+    pub(super) null: Option<String>,
+
+    /// Key columns; none means one global group
+    ///
+    /// Names with odd characters go between double quotes. Example: --key 'origin,"dest city"'
+    #[arg(long, value_name = "A,B", help_heading = "Job")]
+    pub(super) key: Option<String>,
+
+    /// What to compute per key and window
+    ///
+    /// count, count(x), sum(x), sum_decimal(x), min(x), max(x), avg(x), each with an optional `as NAME`.
+    /// Example: --agg 'count, sum(amount) as total, max("odd name")'
+    #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
+    pub(super) agg: String,
+
+    /// Event-time column: a timestamp, a date, or an integer
+    ///
+    /// Example: --time ts
+    #[arg(long, value_name = "COL", help_heading = "Job")]
+    pub(super) time: Option<String>,
+
+    /// Unit of an event-time column of integers: s, ms, us or ns [default: ms]
+    ///
+    /// Example: --time ts --time-unit s
+    #[arg(long, value_name = "UNIT", requires = "time", help_heading = "Job")]
+    pub(super) time_unit: Option<String>,
+
+    /// How event times are written in a text column, if not as ISO 8601
+    ///
+    /// As for strftime. Example: --time when --time-format '%d.%m.%Y %H:%M'
+    #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
+    pub(super) time_format: Option<String>,
+
+    /// Windows: none or tumbling:SIZE
+    ///
+    /// Sizes like 500ms, 10s, 1m, 1h, 1d. Example: --time ts --window tumbling:1h
+    #[arg(long, value_name = "W", default_value = "none", help_heading = "Job")]
+    pub(super) window: String,
+
+    /// Shift of all windows
+    ///
+    /// Example, for days that begin at 22:00 UTC: --window tumbling:1d --window-offset -2h
+    #[arg(long, value_name = "D", allow_hyphen_values = true, help_heading = "Job")]
+    pub(super) window_offset: Option<String>,
+
+    /// How far behind its maximum an input's event time may run
+    ///
+    /// Rows that are further behind, and whose window is closed, are late.
+    /// Example: --out-of-orderness 5s
+    #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
+    pub(super) out_of_orderness: String,
+
+    /// Keep a window for this long after its end (not supported yet)
+    ///
+    /// Use --out-of-orderness instead, which delays results by as much.
+    /// Example: --allowed-lateness 1m
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) allowed_lateness: Option<String>,
+
+    /// An input that is silent for so long no longer holds back the windows
+    ///
+    /// For pipes; a file is never silent. Example: --idle-timeout 30s
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) idle_timeout: Option<String>,
+
+    /// Shards [default: one per core available to the process]
+    ///
+    /// Example: --workers 4
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    pub(super) workers: Option<usize>,
+
+    /// Cores to pin the shards to
+    ///
+    /// One shard per core unless --workers says otherwise. Example: --cores 0,2,4-7
+    #[arg(long, value_name = "LIST", conflicts_with = "no_pin", help_heading = "Engine")]
+    pub(super) cores: Option<String>,
+
+    /// Do not pin shards to cores
+    ///
+    /// Example, on a machine that others use too: --no-pin
+    #[arg(long, help_heading = "Engine")]
+    pub(super) no_pin: bool,
+
+    /// Key groups: the atoms in which keys are spread over shards
+    ///
+    /// Should be a multiple of the number of workers, now and later. Example: --max-parallelism 720
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    #[arg(default_value_t = crate::key::group::MAX_PARALLELISM_DEFAULT)]
+    pub(super) max_parallelism: u32,
+
+    /// How keys with a large share of the rows are treated
+    ///
+    /// adaptive: found while the stream runs, and spread over shards. off: every row goes to the one
+    /// owner of its key. two-phase: all keys are aggregated twice. hot:KEY,KEY: known beforehand
+    /// (hot:null for the null key). Results are the same. Example: --skew off
+    #[arg(long, value_name = "MODE", default_value = "adaptive", help_heading = "Engine")]
+    pub(super) skew: String,
+
+    /// Partial aggregates of a hot key: auto or a number
+    ///
+    /// Example: --salts 16
+    #[arg(long, value_name = "N", default_value = "auto", help_heading = "Engine")]
+    pub(super) salts: String,
+
+    /// Rows a batch is cut into
+    ///
+    /// Example: --batch-rows 4096
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    #[arg(default_value_t = crate::config::BATCH_ROWS_DEFAULT)]
+    pub(super) batch_rows: usize,
+
+    /// Batches each ring between two shards holds
+    ///
+    /// Example: --ring-capacity 16
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    #[arg(default_value_t = crate::config::RING_CAPACITY_DEFAULT)]
+    pub(super) ring_capacity: usize,
+
+    /// Instruction set of the kernels: auto
+    ///
+    /// Example: --isa auto
+    #[arg(long, value_name = "ISA", default_value = "auto", help_heading = "Engine")]
+    pub(super) isa: String,
+
+    /// A progress bar on standard error: auto or never
+    ///
+    /// auto shows it if standard error is a terminal and the run takes longer than a second.
+    /// Example: --progress never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressMode::Auto)]
+    #[arg(help_heading = "Output", hide_possible_values = true)]
+    pub(super) progress: ProgressMode,
+}
+
+/// Options of `gen`.
+#[derive(Debug, Args)]
+pub(super) struct GenArgs {
+    /// Rows to make
+    ///
+    /// K, M and G stand for thousands, millions and billions. Example: --rows 50M
+    #[arg(long, value_name = "N", default_value = "1M")]
+    pub(super) rows: String,
+
+    /// Different keys
+    ///
+    /// Example: --keys 10K
+    #[arg(long, value_name = "N", default_value = "1K")]
+    pub(super) keys: String,
+
+    /// How rows are spread over keys
+    ///
+    /// uniform; zipf:S; hot:SHARE or hot:SHARE:COUNT, one or a few keys with a share of the rows;
+    /// drift:SHARE/PERIOD, a hot key that changes every PERIOD rows. Example: --dist hot:0.8
+    #[arg(long, value_name = "D", default_value = "uniform")]
+    pub(super) dist: String,
+
+    /// The same seed makes the same stream
+    ///
+    /// Example: --seed 42
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(super) seed: u64,
+
+    /// Type of the key column: int64 or text
+    ///
+    /// Text keys look like user-0000042. Example: --key-type text
+    #[arg(long, value_name = "T", default_value = "int64")]
+    pub(super) key_type: String,
+
+    /// How far an event time may lie behind the largest before it
+    ///
+    /// Example: --out-of-orderness 2s
+    #[arg(long, value_name = "D", default_value = "0s")]
+    pub(super) out_of_orderness: String,
+
+    /// Rows per millisecond of event time
+    ///
+    /// Example, for a thousand rows a second: --rows-per-ms 1
+    #[arg(long, value_name = "N", default_value = "1K")]
+    pub(super) rows_per_ms: String,
+
+    /// File to write [default: standard output]
+    ///
+    /// The format follows from the name. Example: --output stream.parquet
+    #[arg(long, value_name = "FILE")]
+    pub(super) output: Option<PathBuf>,
+
+    /// Format: table, csv, tsv, ndjson, parquet or arrow
+    ///
+    /// Example: saltmill gen --output-format ndjson | head
+    #[arg(long, value_name = "F")]
+    pub(super) output_format: Option<String>,
+
+    /// A progress bar on standard error: auto or never
+    ///
+    /// Example: --progress never
+    #[arg(long, value_enum, value_name = "WHEN", default_value_t = ProgressMode::Auto)]
+    #[arg(hide_possible_values = true)]
+    pub(super) progress: ProgressMode,
+}
+
+/// When a progress bar is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum ProgressMode {
+    /// On a terminal, on long runs.
+    Auto,
+    /// Never.
+    Never,
+}

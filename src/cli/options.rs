@@ -1,0 +1,342 @@
+//! From the texts of the command line to validated options.
+//!
+//! Everything that can be judged without the inputs is judged here, before one is opened.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
+
+use super::args::JobArgs;
+use crate::aggregate::spec::Aggregate;
+use crate::config::{Job, JobBuilder, Pinning, SkewMode};
+use crate::error::ConfigError;
+use crate::io::{
+    Format, InputSpec, ReadOptions, RejectLog, TimeColumn, Wanted, parse_types, parse_unit,
+};
+use crate::time::window::{Window, parse_duration};
+
+/// Batches are read with so many rows at least: smaller ones cost more than they are worth.
+const READ_ROWS_MIN: usize = 1024;
+const READ_ROWS_MAX: usize = 65_536;
+
+/// A validated job description, still without the inputs' schema.
+#[derive(Debug)]
+pub(super) struct JobOptions {
+    pub(super) inputs: Vec<InputSpec>,
+    types: Vec<(String, DataType)>,
+    null_text: Option<String>,
+    keys: Vec<String>,
+    aggregates: Vec<Aggregate>,
+    time: Option<TimeColumn>,
+    window: Window,
+    out_of_orderness: Duration,
+    idle_timeout: Option<Duration>,
+    workers: Option<usize>,
+    pinning: Pinning,
+    max_parallelism: u32,
+    batch_rows: usize,
+    ring_capacity: usize,
+}
+
+impl JobOptions {
+    /// Understands the arguments.
+    pub(super) fn new(args: &JobArgs) -> Result<Self, ConfigError> {
+        let format = args.format.as_deref().map(Format::parse).transpose()?;
+        let inputs = args.inputs.iter().map(|path| input(path, format)).collect();
+        let window = window(args)?;
+        if window != Window::None && args.time.is_none() {
+            let text = "a window needs an event-time column; name one with --time COL";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
+        refuse_unbuilt(args)?;
+        let cores = args.cores.as_deref().map(cores).transpose()?;
+        let (workers, pinning) = match cores {
+            Some(cores) => (args.workers.or(Some(cores.len())), Pinning::Cores(cores)),
+            None if args.no_pin => (args.workers, Pinning::Off),
+            None => (args.workers, Pinning::Auto),
+        };
+        let options = Self {
+            inputs,
+            types: args.schema.as_deref().map(parse_types).transpose()?.unwrap_or_default(),
+            null_text: args.null.clone(),
+            keys: args.key.as_deref().map(names).transpose()?.unwrap_or_default(),
+            aggregates: Aggregate::parse_list(&args.agg)?,
+            time: time(args)?,
+            window,
+            out_of_orderness: parse_duration(&args.out_of_orderness)?,
+            idle_timeout: args.idle_timeout.as_deref().map(parse_duration).transpose()?,
+            workers,
+            pinning,
+            max_parallelism: args.max_parallelism,
+            batch_rows: args.batch_rows,
+            ring_capacity: args.ring_capacity,
+        };
+        // Numbers are checked by the builder; in a job without columns nothing else can be wrong.
+        let trial = Job::builder(Arc::new(arrow::datatypes::Schema::empty()));
+        options.limits(trial.aggregate(Aggregate::count())).build()?;
+        Ok(options)
+    }
+
+    /// How to read the inputs: all columns, or those that the job needs.
+    pub(super) fn read_options(&self, all: bool, rejects: Arc<RejectLog>) -> ReadOptions {
+        ReadOptions {
+            types: self.types.clone(),
+            null_text: self.null_text.clone(),
+            // Without windows nothing is asked of the time column, so no row is rejected for it.
+            time: self.time.clone().filter(|t| self.has_windows() || t.format.is_some()),
+            columns: (!all).then(|| self.wanted()),
+            batch_rows: self.batch_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX),
+            rejects,
+            ..ReadOptions::default()
+        }
+    }
+
+    fn wanted(&self) -> Vec<Wanted> {
+        let keys = self.keys.iter().map(|name| Wanted { name: name.clone(), role: "key".into() });
+        let time = self.time.iter().map(|t| Wanted { name: t.name.clone(), role: "time".into() });
+        let values = self.aggregates.iter().filter_map(|aggregate| {
+            let name = aggregate.column.clone()?;
+            Some(Wanted { name, role: aggregate.to_string() })
+        });
+        keys.chain(time).chain(values).collect()
+    }
+
+    /// The job over inputs of `schema`.
+    pub(super) fn job(&self, schema: &SchemaRef) -> Result<Job, ConfigError> {
+        let mut builder = self
+            .limits(Job::builder(Arc::clone(schema)))
+            .key(self.keys.iter().cloned())
+            .aggregates(self.aggregates.iter().cloned());
+        if let Some(time) = self.time.as_ref().filter(|_| self.has_windows()) {
+            builder = builder
+                .event_time(&time.name)
+                .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))
+                .out_of_orderness(self.out_of_orderness)
+                .window(self.window);
+        }
+        builder.build().map_err(|error| self.with_hint(error))
+    }
+
+    /// A text column has the type that its values suggest, which may be the wrong one.
+    fn with_hint(&self, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::WrongType { use_, column, found, expected }
+                if !self.types.iter().any(|(name, _)| *name == column) =>
+            {
+                let expected = format!(
+                    "{expected} (the type of a text input's column can be given: --schema {column}:TYPE)"
+                );
+                ConfigError::WrongType { use_, column, found, expected }
+            }
+            error => error,
+        }
+    }
+
+    fn limits(&self, mut builder: JobBuilder) -> JobBuilder {
+        if let Some(workers) = self.workers {
+            builder = builder.workers(workers);
+        }
+        if let Some(timeout) = self.idle_timeout {
+            builder = builder.idle_timeout(timeout);
+        }
+        builder
+            .pinning(self.pinning.clone())
+            .max_parallelism(self.max_parallelism)
+            .batch_rows(self.batch_rows)
+            .ring_capacity(self.ring_capacity)
+    }
+
+    pub(super) fn has_windows(&self) -> bool {
+        self.window != Window::None
+    }
+
+    /// The event-time column's name.
+    pub(super) fn time_name(&self) -> Option<&str> {
+        self.time.as_ref().map(|time| time.name.as_str())
+    }
+}
+
+fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec {
+    match format {
+        Some(format) => InputSpec::with_format(PathBuf::from(path), format),
+        None => InputSpec::new(PathBuf::from(path)),
+    }
+}
+
+fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
+    let Some(name) = &args.time else { return Ok(None) };
+    let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
+    Ok(Some(TimeColumn { name: name.clone(), unit, format: args.time_format.clone() }))
+}
+
+fn window(args: &JobArgs) -> Result<Window, ConfigError> {
+    let window = Window::parse(&args.window)?;
+    let Some(text) = &args.window_offset else { return Ok(window) };
+    match window {
+        Window::Tumbling { size, .. } => {
+            Ok(Window::Tumbling { size, offset: window_offset(text, size)? })
+        }
+        Window::None => Err(ConfigError::Inconsistent(
+            "--window-offset shifts windows, but there are none; add --window tumbling:SIZE".into(),
+        )),
+    }
+}
+
+/// A shift in either direction, as one of at least 0 and less than `size`.
+fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
+    let (negative, length) = match text.trim().strip_prefix('-') {
+        Some(length) => (true, parse_duration(length)?),
+        None => (false, parse_duration(text.trim().trim_start_matches('+'))?),
+    };
+    let rest = length.as_nanos() % size.as_nanos();
+    let offset = if negative && rest > 0 { size.as_nanos() - rest } else { rest };
+    let offset = u64::try_from(offset).expect("less than a window's size, which fits");
+    Ok(Duration::from_nanos(offset))
+}
+
+/// Options that are understood but not built; each says what to do instead.
+fn refuse_unbuilt(args: &JobArgs) -> Result<(), ConfigError> {
+    let unsupported = |what: String, instead: &str| {
+        Err(ConfigError::Unsupported { what, instead: instead.to_owned() })
+    };
+    if let Some(text) = &args.allowed_lateness
+        && !parse_duration(text)?.is_zero()
+    {
+        return unsupported("--allowed-lateness".into(), "use --out-of-orderness");
+    }
+    if args.isa != "auto" {
+        return unsupported(format!("--isa {}", args.isa), "use --isa auto");
+    }
+    match SkewMode::parse(&args.skew)? {
+        SkewMode::Adaptive | SkewMode::Off => {}
+        SkewMode::TwoPhase | SkewMode::Hot(_) => {
+            return unsupported(format!("--skew {}", args.skew), "use --skew adaptive or off");
+        }
+    }
+    if args.salts != "auto" && !args.salts.parse::<u16>().is_ok_and(|salts| salts > 0) {
+        return Err(ConfigError::Syntax {
+            what: "number of salts",
+            text: args.salts.clone(),
+            why: "expected auto or a number from 1 to 65535".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// A comma list of column names; `"` quotes, `""` inside quotes is one quote.
+fn names(text: &str) -> Result<Vec<String>, ConfigError> {
+    let syntax = |why: &str| ConfigError::Syntax {
+        what: "list of columns",
+        text: text.to_owned(),
+        why: why.to_owned(),
+    };
+    let mut names = Vec::new();
+    let mut rest = text.trim();
+    loop {
+        let (name, tail) = if let Some(quoted) = rest.strip_prefix('"') {
+            let (name, tail) = unquote(quoted).ok_or_else(|| syntax("a quote is not closed"))?;
+            (name, tail.trim_start())
+        } else {
+            let end = rest.find(',').unwrap_or(rest.len());
+            (rest[..end].trim().to_owned(), &rest[end..])
+        };
+        if name.is_empty() {
+            return Err(syntax("a name is empty; expected names with commas between, as in a,b"));
+        }
+        names.push(name);
+        if tail.is_empty() {
+            return Ok(names);
+        }
+        rest = tail.strip_prefix(',').ok_or_else(|| syntax("expected a comma after a name"))?;
+        rest = rest.trim_start();
+    }
+}
+
+/// The text up to the closing quote, and what follows it.
+fn unquote(text: &str) -> Option<(String, &str)> {
+    let mut name = String::new();
+    let mut rest = text;
+    loop {
+        let at = rest.find('"')?;
+        name.push_str(&rest[..at]);
+        rest = &rest[at + 1..];
+        match rest.strip_prefix('"') {
+            Some(tail) => {
+                name.push('"');
+                rest = tail;
+            }
+            None => return Some((name, rest)),
+        }
+    }
+}
+
+/// A list of cores such as `0,2,4-7`, all of them available to the process.
+fn cores(text: &str) -> Result<Vec<usize>, ConfigError> {
+    let syntax =
+        |why: String| ConfigError::Syntax { what: "list of cores", text: text.into(), why };
+    let number = |part: &str| {
+        let wrong = || syntax("expected core numbers and ranges, as in 0,2,4-7".to_owned());
+        part.trim().parse::<usize>().map_err(|_| wrong())
+    };
+    let available: Vec<usize> =
+        core_affinity::get_core_ids().unwrap_or_default().iter().map(|core| core.id).collect();
+    let mut cores = Vec::new();
+    for part in text.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last) = (number(first)?, number(last)?);
+        if first > last {
+            return Err(syntax(format!("{first}-{last} runs backwards")));
+        }
+        for core in first..=last {
+            if !available.is_empty() && !available.contains(&core) {
+                let known = available.iter().map(ToString::to_string).collect::<Vec<_>>();
+                let known = known.join(", ");
+                return Err(syntax(format!(
+                    "core {core} is not available to this process; it has {known}"
+                )));
+            }
+            cores.push(core);
+        }
+    }
+    Ok(cores)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_be_quoted() {
+        assert_eq!(names("a, b c ,d").unwrap(), ["a", "b c", "d"]);
+        assert_eq!(names(r#""a,b" , "c""d",e"#).unwrap(), ["a,b", "c\"d", "e"]);
+        for bad in ["", "a,,b", "a,", "\"a", "\"a\"b"] {
+            assert!(names(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn offsets_of_either_sign_land_in_the_window() {
+        let day = Duration::from_secs(86_400);
+        let hours = |n: u64| Duration::from_secs(n * 3600);
+        for (text, expected) in [
+            ("-2h", hours(22)),
+            ("2h", hours(2)),
+            ("+26h", hours(2)),
+            ("-24h", hours(0)),
+            ("0", hours(0)),
+        ] {
+            assert_eq!(window_offset(text, day).unwrap(), expected, "{text}");
+        }
+        assert!(window_offset("--2h", day).is_err());
+    }
+
+    #[test]
+    fn unknown_cores_are_named() {
+        assert!(cores("0-").is_err());
+        assert!(cores("3-1").unwrap_err().to_string().contains("backwards"));
+        let error = cores("99999").unwrap_err().to_string();
+        assert!(error.contains("core 99999 is not available"), "{error}");
+    }
+}

@@ -1,0 +1,110 @@
+//! `saltmill run`: files or standard input in, results out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::args::RunArgs;
+use super::bar::{Bar, Measure, State};
+use super::interrupt::{Interrupt, Interruptible};
+use super::options::JobOptions;
+use super::order::Ordered;
+use super::sink::{OutputSink, Outputs, RejectFile};
+use super::stats::StatsFile;
+use super::{Failure, outputs, warning};
+use crate::config::Job;
+use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
+use crate::runtime::engine::Engine;
+
+pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
+    let options = JobOptions::new(&args.job)?;
+    let format = outputs::format(args.output.as_deref(), args.output_format.as_deref())?;
+    let files = [
+        ("--output", args.output.as_ref()),
+        ("--late", args.late.as_ref()),
+        ("--rejected", args.rejected.as_ref()),
+        ("--stats", args.stats.as_ref()),
+    ];
+    outputs::check_distinct(&options.inputs, &files)?;
+    let interrupt = Interrupt::listen();
+    let rejects = match &args.rejected {
+        Some(path) => Arc::new(RejectLog::create(path)?),
+        None => Arc::default(),
+    };
+    let read = options.read_options(args.late.is_some(), Arc::clone(&rejects));
+    let inputs = open(&options.inputs, &read)?;
+    let job = options.job(&inputs.schema)?;
+    warning::uneven_groups(&job);
+    let target = Target { args, options: &options, format, rejects: &rejects };
+    let outputs = Arc::new(target.open(&inputs, &job)?);
+    let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
+
+    let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let bar = bar(args, &inputs, &outputs, &rows);
+    let sources = Interruptible::wrap(inputs.sources, &interrupt, &rows, &cut);
+    interrupt.begin();
+    let run = Engine::start_on(job, sources, OutputSink(Arc::clone(&outputs)));
+    let finished = run.and_then(Engine::finish);
+    drop(bar);
+    let report = match finished {
+        Ok(report) => report,
+        Err(error) => {
+            outputs.abandon();
+            return Err(error.into());
+        }
+    };
+    outputs.finish()?;
+    let interrupted = cut.load(Ordering::Relaxed);
+    if interrupted {
+        warning::interrupted(&report);
+    }
+    warning::rejected(&report, &rejects, args.rejected.is_some());
+    warning::late(&report, &args.job.out_of_orderness, args.late.is_some());
+    if let Some(stats) = stats {
+        stats.write(&report, interrupted)?;
+    }
+    Ok(())
+}
+
+/// What is needed to open the outputs.
+struct Target<'a> {
+    args: &'a RunArgs,
+    options: &'a JobOptions,
+    format: OutputFormat,
+    rejects: &'a Arc<RejectLog>,
+}
+
+impl Target<'_> {
+    /// Opens all outputs; called once nothing but the run itself can go wrong.
+    fn open(&self, inputs: &Inputs, job: &Job) -> Result<Outputs, Failure> {
+        let writer = open_writer(self.args.output.as_deref(), self.format, job.output_schema())?;
+        let ordered = self.args.ordered.then(|| Ordered::new(job)).transpose()?;
+        let mut outputs = Outputs::new(writer, ordered);
+        if let Some(path) = &self.args.late {
+            outputs.keep_late(path, &inputs.schema)?;
+        }
+        if self.args.rejected.is_some() {
+            let input = match &self.options.inputs[..] {
+                [only] => only.name(),
+                _ => String::new(),
+            };
+            let column = self.options.time_name().map(str::to_owned);
+            outputs.keep_rejected(RejectFile { log: Arc::clone(self.rejects), input, column });
+        }
+        Ok(outputs)
+    }
+}
+
+/// The progress bar, which also shows held-back rows of a pipe's results.
+fn bar(args: &RunArgs, inputs: &Inputs, outputs: &Arc<Outputs>, rows: &Arc<AtomicU64>) -> Bar {
+    let (progress, outputs, rows) =
+        (Arc::clone(&inputs.progress), Arc::clone(outputs), Arc::clone(rows));
+    let is_live = inputs.sources.iter().any(|source| source.is_live());
+    Bar::start(args.job.progress, Measure::Bytes, move || {
+        if is_live {
+            outputs.show_if_quiet();
+        }
+        let rows = indicatif::HumanCount(rows.load(Ordering::Relaxed));
+        let (done, total) = (progress.done(), progress.total());
+        State { done, total, message: format!("{rows} rows") }
+    })
+}

@@ -1,0 +1,17 @@
+//! The `saltmill` program from outside: what people type, what they get, and what they are told when
+//! something is wrong.
+//!
+//! - `usage`: help, exit codes, options that are wrong.
+//! - `bad_input`: inputs and outputs that are wrong; each gets one clear line, or its rows are counted.
+//! - `streaming`: results while standard input is open, closed pipes, Ctrl-C.
+//! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
+//! - `ordered`: the same bytes for any number of workers and any batch size.
+#![cfg(feature = "cli")]
+
+mod support;
+
+mod usage;
+mod bad_input;
+mod streaming;
+mod outputs;
+mod ordered;

@@ -1,0 +1,144 @@
+use super::support::{Scratch, run_line, saltmill};
+
+const HELP: &str = "\
+Aggregates keyed streams on one machine; key skew does no harm
+
+Usage: saltmill <COMMAND>
+
+Commands:
+  run    Aggregate files or standard input
+  gen    Make a stream to try things on
+  bench  Measure the engine alone
+  help   Print this message or the help of the given subcommand(s)
+
+Options:
+  -h, --help     Print help
+  -V, --version  Print version
+
+`saltmill help SUBCOMMAND` explains every option with an example.
+";
+
+#[test]
+fn help_and_version() {
+    assert_eq!(run_line("help").fine().text(), HELP);
+    assert_eq!(run_line("--help").fine().text(), HELP);
+    let version = format!("saltmill {}\n", env!("CARGO_PKG_VERSION"));
+    assert_eq!(run_line("--version").fine().text(), version);
+}
+
+#[test]
+fn every_option_is_explained_with_an_example() {
+    for subcommand in ["run", "gen", "bench"] {
+        let help = run_line(&format!("help {subcommand}")).fine();
+        let mut options = 0;
+        for section in help.text().split("\n\n      --").skip(1) {
+            let (name, _) = section.split_once('\n').unwrap();
+            // The paragraphs of one option are indented deeper than its name.
+            let own =
+                section.lines().skip(1).take_while(|l| l.is_empty() || l.starts_with("       "));
+            let own = own.collect::<Vec<_>>().join(" ");
+            assert!(own.contains("Example"), "help {subcommand}: --{name} has no example");
+            options += 1;
+        }
+        assert!(options >= 8, "help {subcommand}: only {options} options found");
+        assert!(help.text().contains(&format!("saltmill {subcommand} ")));
+    }
+}
+
+#[test]
+fn a_wrong_command_is_one_line_and_its_usage() {
+    let none = run_line("");
+    assert_eq!(none.code, Some(2));
+    assert!(none.err.contains("Usage: saltmill <COMMAND>"), "{none:?}");
+    for (line, words) in [
+        ("rnu", &["unrecognized subcommand 'rnu'"][..]),
+        ("run", &["required", "<INPUT>"]),
+        ("run a.csv --worker 2", &["'--worker'", "'--workers'"]),
+        ("run a.csv --workers two", &["'two'", "--workers"]),
+        ("run a.csv --progress loud", &["'loud'", "auto, never"]),
+        ("run a.csv --time-unit s", &["--time <COL>"]),
+        ("run a.csv --cores 0 --no-pin", &["cannot be used with"]),
+        ("gen --seed x", &["'x'", "--seed"]),
+        ("bench", &["<INPUT>"]),
+    ] {
+        let ran = run_line(line);
+        ran.refused(2, words);
+        assert_eq!(ran.err.lines().count(), 2, "{ran:?}");
+        assert!(ran.err.lines().nth(1).unwrap().starts_with("Usage: saltmill "), "{ran:?}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
+    // The input does not exist, so an error about the option shows that it was judged first.
+    for (options, words) in [
+        ("--workers 0", &["number of workers is 0", "1 to 128"][..]),
+        ("--workers 129", &["number of workers is 129", "key groups"]),
+        ("--max-parallelism 0", &["max parallelism is 0", "32768"]),
+        ("--max-parallelism 40000", &["max parallelism is 40000"]),
+        ("--batch-rows 0", &["batch size is 0"]),
+        ("--ring-capacity 0", &["ring capacity is 0"]),
+        ("--cores 99999", &["core 99999 is not available"]),
+        ("--cores 1-", &["list of cores", "0,2,4-7"]),
+        ("--window tumbling:1m", &["--time COL"]),
+        ("--window tumbling:0s --time t", &["longer than 0"]),
+        ("--window tumbling:5 --time t", &["5 of what?"]),
+        ("--window hopping:1m/10s --time t", &["window hopping is not supported yet", "tumbling"]),
+        ("--window session:1m --time t", &["window session is not supported yet"]),
+        ("--window-offset 1h", &["--window-offset", "--window tumbling:SIZE"]),
+        ("--window tumbling:1d --window-offset x --time t", &["duration \"x\""]),
+        (
+            "--allowed-lateness 1m",
+            &["--allowed-lateness is not supported yet", "--out-of-orderness"],
+        ),
+        ("--out-of-orderness fast", &["duration \"fast\""]),
+        ("--idle-timeout 5", &["duration \"5\""]),
+        ("--skew twice", &["skew mode \"twice\"", "adaptive"]),
+        ("--skew hot:a,,b", &["skew mode", "empty"]),
+        ("--salts 0", &["number of salts \"0\""]),
+        ("--isa avx9", &["--isa avx9 is not supported"]),
+        ("--agg sum", &["aggregate", "sum"]),
+        ("--agg median(x)", &["median"]),
+        ("--key a,,b", &["list of columns", "empty"]),
+        ("--schema a:quux", &["type \"quux\"", "float64"]),
+        ("--format xlsx", &["format \"xlsx\"", "parquet"]),
+        ("--output-format pdf", &["output format \"pdf\"", "table"]),
+        ("--time t --time-unit h", &["time unit \"h\"", "ms"]),
+    ] {
+        run_line(&format!("run no-such-file.csv {options}")).refused(2, words);
+    }
+    run_line("bench no-such-file.csv --runs 0").refused(2, &["--runs is 0"]);
+    run_line("gen --rows many").refused(2, &["count \"many\"", "50M"]);
+    run_line("gen --keys 0").refused(2, &["keys is 0"]);
+    run_line("gen --dist pareto:2").refused(2, &["distribution \"pareto:2\"", "zipf"]);
+    run_line("gen --key-type uuid").refused(2, &["key type \"uuid\"", "text"]);
+    run_line("gen --out-of-orderness 1us").refused(2, &["--out-of-orderness", "milliseconds"]);
+}
+
+#[test]
+fn no_output_overwrites_an_input_or_another_output() {
+    let scratch = Scratch::new();
+    let input = scratch.file("a.csv", "k\n1\n");
+    let ran = saltmill(&["run", &input, "--output", &input]);
+    ran.refused(2, &["--output", "is an input", "another file"]);
+    assert_eq!(scratch.read("a.csv"), "k\n1\n");
+    let same = scratch.path("b.csv");
+    let ran = saltmill(&["run", &input, "--late", &same, "--rejected", &same]);
+    ran.refused(2, &["--late and --rejected both name"]);
+    let ran = saltmill(&["bench", &input, "--stats", &input]);
+    ran.refused(2, &["--stats", "is an input"]);
+}
+
+#[test]
+fn uneven_key_groups_are_pointed_out() {
+    let scratch = Scratch::new();
+    let input = scratch.file("a.csv", "k\n1\n2\n1\n");
+    let ran = saltmill(&["run", &input, "--key", "k", "--workers", "7", "--max-parallelism", "12"]);
+    assert_eq!(ran.code, Some(0));
+    assert!(
+        ran.err.contains("warning: 12 key groups do not divide evenly among 7 workers"),
+        "{ran:?}"
+    );
+    assert!(ran.err.contains("1.17 times the mean; use --max-parallelism 14"), "{ran:?}");
+    assert_eq!(ran.sorted(), ["1,2", "2,1", "k,count"]);
+}
