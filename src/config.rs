@@ -4,11 +4,16 @@ use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 
+use arrow::record_batch::RecordBatch;
+
 use crate::aggregate::plan::Plan;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
+use crate::kernel::Isa;
 use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
+use crate::skew::hot_set::HOT_KEYS_LIMIT;
+use crate::skew::policy::{Policy, PolicyConfig, Salts};
 use crate::time::event_time::{Unit, limits};
 use crate::time::window::{Tumbling, Window};
 
@@ -32,23 +37,24 @@ pub enum Pinning {
     Cores(Vec<usize>),
 }
 
-/// How keys that take a large share of the rows are treated. Results are the same in all modes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// How keys that take a large share of the rows are treated. Results are the same in every mode.
+#[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub enum SkewMode {
-    /// Hot keys are found while the stream runs.
+    /// Hot keys are found while the stream runs; just their rows are aggregated in two phases.
+    #[default]
     Adaptive,
     /// Every row goes to the one shard that owns its key.
-    #[default]
     Off,
-    /// Every key is first aggregated where its rows are, then merged at its owner.
+    /// Every row is aggregated where it was read first, in a bounded table; given up where it does not
+    /// pay, that is, where partials are nearly as many as rows.
     TwoPhase,
-    /// These keys are hot from the first row; `null` is the null key.
-    Hot(Vec<String>),
+    /// These keys are treated as hot from the first row; no others are looked for.
+    Hot(HotList),
 }
 
 impl SkewMode {
-    /// Reads `adaptive`, `off`, `two-phase`, `hot:KEY,KEY`.
+    /// Reads `adaptive`, `off`, `two-phase`, `hot:KEY,KEY`, where `null` is the NULL key.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let syntax = |why: &str| ConfigError::Syntax {
             what: "skew mode",
@@ -60,15 +66,26 @@ impl SkewMode {
             None if text == "off" => Ok(Self::Off),
             None if text == "two-phase" => Ok(Self::TwoPhase),
             Some(("hot", keys)) => {
-                let keys = keys.split(',').map(|key| key.trim().to_owned()).collect::<Vec<_>>();
-                if keys.iter().any(String::is_empty) {
+                let keys = keys.split(',').map(str::trim).collect::<Vec<_>>();
+                if keys.iter().any(|key| key.is_empty()) {
                     return Err(syntax("a key is empty; expected hot:KEY,KEY"));
                 }
-                Ok(Self::Hot(keys))
+                let keys = keys.into_iter().map(|key| (key != "null").then(|| key.to_owned()));
+                Ok(Self::Hot(HotList::Text(keys.collect())))
             }
             _ => Err(syntax("expected adaptive, off, two-phase or hot:KEY,KEY")),
         }
     }
+}
+
+/// Keys known beforehand.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum HotList {
+    /// Values of the one key column as text; `None` is the NULL key.
+    Text(Vec<Option<String>>),
+    /// Keys as rows of a batch with the key columns, in their order.
+    Rows(RecordBatch),
 }
 
 /// A validated job. Made by [`Job::builder`], run by [`Engine`](crate::runtime::engine::Engine).
@@ -87,6 +104,13 @@ pub struct Job {
     pub(crate) pinning: Pinning,
     pub(crate) idle_timeout: Option<Duration>,
     pub(crate) open_windows_max: usize,
+    pub(crate) isa: Isa,
+    pub(crate) skew: SkewMode,
+    pub(crate) salts: Salts,
+    /// Hash and first word of the keys of [`SkewMode::Hot`].
+    pub(crate) given_hot: Vec<(u64, u64)>,
+    pub(crate) mini_batch_rows: Option<u64>,
+    pub(crate) mini_batch_latency: Option<Duration>,
 }
 
 /// The event-time column of a job.
@@ -114,6 +138,11 @@ impl Job {
             pinning: Pinning::Auto,
             idle_timeout: None,
             open_windows_max: 100_000,
+            isa: Isa::best(),
+            skew: SkewMode::Adaptive,
+            salts: Salts::Auto,
+            mini_batch_rows: None,
+            mini_batch_latency: None,
         }
     }
 
@@ -133,9 +162,28 @@ impl Job {
         self.workers
     }
 
+    /// The instruction set it computes with.
+    pub fn isa(&self) -> Isa {
+        self.isa
+    }
+
     /// Number of leading output columns that say window and key: what ordered output sorts by.
     pub fn grouping_columns(&self) -> usize {
         self.keys.fields().len() + if self.windows.is_some() { 2 } else { 0 }
+    }
+
+    /// What decides on hot keys in a run of this job; none in a mode without hot keys.
+    pub(crate) fn skew_policy(&self) -> Result<Option<Policy>, ConfigError> {
+        if !matches!(self.skew, SkewMode::Adaptive | SkewMode::Hot(_)) {
+            return Ok(None);
+        }
+        let workers = u16::try_from(self.workers).expect("validated: at most 2^15");
+        let mut config = PolicyConfig::new(workers);
+        config.salts = self.salts;
+        config.adaptive = self.skew == SkewMode::Adaptive;
+        config.given = self.given_hot.iter().map(|(hash, _)| *hash).collect();
+        config.hot_keys_max = config.hot_keys_max.max(config.given.len().min(HOT_KEYS_LIMIT));
+        Policy::new(config).map(Some)
     }
 
     /// Number of shards, for arithmetic on key groups.
@@ -162,6 +210,11 @@ pub struct JobBuilder {
     pinning: Pinning,
     idle_timeout: Option<Duration>,
     open_windows_max: usize,
+    isa: Isa,
+    skew: SkewMode,
+    salts: Salts,
+    mini_batch_rows: Option<u64>,
+    mini_batch_latency: Option<Duration>,
 }
 
 impl JobBuilder {
@@ -250,6 +303,39 @@ impl JobBuilder {
         self
     }
 
+    /// The instruction set to compute with. Default: the best one of this processor.
+    pub fn isa(mut self, isa: Isa) -> Self {
+        self.isa = isa;
+        self
+    }
+
+    /// How hot keys are treated. Default: adaptive.
+    pub fn skew(mut self, mode: SkewMode) -> Self {
+        self.skew = mode;
+        self
+    }
+
+    /// Over how many partial aggregates each hot key is spread. Default: chosen from its share. Every
+    /// producer holds at least one, so fewer salts than producers are rounded up to one each.
+    pub fn salts(mut self, salts: Salts) -> Self {
+        self.salts = salts;
+        self
+    }
+
+    /// Hands partials of hot keys to their owners at least every so many rows of a producer, not only
+    /// when a window closes. Default: when a window closes.
+    pub fn mini_batch_rows(mut self, rows: u64) -> Self {
+        self.mini_batch_rows = Some(rows);
+        self
+    }
+
+    /// Hands partials of hot keys to their owners with the first batch after so long. Default: when a
+    /// window closes.
+    pub fn mini_batch_latency(mut self, latency: Duration) -> Self {
+        self.mini_batch_latency = Some(latency);
+        self
+    }
+
     /// Validates the description.
     pub fn build(self) -> Result<Job, ConfigError> {
         let workers = self.validated_workers()?;
@@ -267,6 +353,13 @@ impl JobBuilder {
             key_columns.push(column);
         }
         let keys = KeyEncoder::new(&self.schema, key_columns)?;
+        let given_hot = match &self.skew {
+            SkewMode::Hot(list) => keys.hashes_of(list)?,
+            _ => Vec::new(),
+        };
+        if self.mini_batch_rows == Some(0) {
+            positive("mini-batch size", 0, usize::MAX)?;
+        }
         let (time, windows) = self.validated_time()?;
         let mut fields = Vec::new();
         if let (Some(time), Some(_)) = (&time, windows) {
@@ -281,9 +374,9 @@ impl JobBuilder {
             }
         }
         let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-        let plan = Plan::new(&self.aggregates, &self.schema, &reserved)?;
+        let plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
-        Ok(Job {
+        let job = Job {
             schema: self.schema,
             output_schema: Schema::new(fields).into(),
             keys,
@@ -297,7 +390,15 @@ impl JobBuilder {
             pinning: self.pinning,
             idle_timeout: self.idle_timeout,
             open_windows_max: self.open_windows_max,
-        })
+            isa: self.isa,
+            skew: self.skew,
+            salts: self.salts,
+            given_hot,
+            mini_batch_rows: self.mini_batch_rows,
+            mini_batch_latency: self.mini_batch_latency,
+        };
+        job.skew_policy()?;
+        Ok(job)
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {

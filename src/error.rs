@@ -91,21 +91,8 @@ pub enum RunError {
     #[error("results could not be delivered: {0}")]
     Sink(#[from] SinkError),
     /// A result does not fit its type.
-    #[error("{aggregate} of key {key}{} is {value}, which does not fit {data_type}; {advice}", window_text(.window.as_deref()))]
-    Overflow {
-        /// The aggregate's text, `sum(amount)`.
-        aggregate: String,
-        /// The key, readable.
-        key: String,
-        /// The window `[start, end)`, readable; none in a job without windows.
-        window: Option<String>,
-        /// The exact value.
-        value: String,
-        /// The type it should have fitted.
-        data_type: String,
-        /// What to do.
-        advice: String,
-    },
+    #[error("{0}")]
+    Overflow(Box<Overflow>),
     /// A batch pushed by the caller does not have the job's schema.
     #[error("a batch does not fit the job: {0}")]
     Batch(String),
@@ -139,6 +126,27 @@ pub enum RunError {
         /// `aggregated + late + rejected`.
         accounted: u64,
     },
+}
+
+/// A result that does not fit its type.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{aggregate} of key {key}{} is {value}, which does not fit {data_type}; {advice}",
+    window_text(.window.as_deref())
+)]
+pub struct Overflow {
+    /// The aggregate's text, `sum(amount)`.
+    pub aggregate: String,
+    /// The key, readable.
+    pub key: String,
+    /// The window `[start, end)`, readable; none in a job without windows.
+    pub window: Option<String>,
+    /// The exact value.
+    pub value: String,
+    /// The type it should have fitted.
+    pub data_type: String,
+    /// What to do.
+    pub advice: String,
 }
 
 /// An input failed. Says which input, where in it, and what to do.

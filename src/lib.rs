@@ -34,12 +34,14 @@
 
 pub mod error;
 pub(crate) mod sys;
+pub mod kernel;
 pub mod key;
 pub(crate) mod column;
 pub(crate) mod state;
 pub mod aggregate;
 pub mod time;
 pub mod config;
+pub mod skew;
 pub mod runtime;
 #[cfg(feature = "io")]
 pub mod io;

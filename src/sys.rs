@@ -1,7 +1,7 @@
 //! What only the operating system and the processor can give: mapped memory on huge pages, prefetch.
 //!
 //! The twin of a mapped chunk is a plain heap chunk (small chunks are one), tested against each other.
-#![allow(unsafe_code, reason = "raw memory, mapped files and a prefetch hint")]
+#![allow(unsafe_code, reason = "raw memory and a prefetch hint")]
 
 use std::ptr::NonNull;
 
@@ -119,6 +119,7 @@ pub(crate) fn prefetch<T>(address: *const T) {
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
 }
+
 /// Maps a whole file for reading.
 ///
 /// The map shows the file as it is, not as it was: a program that changes the file while it is read

@@ -19,6 +19,7 @@ use arrow::datatypes::DataType;
 use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::{BytesArray, BytesVisitor, Column, Lane};
+use crate::kernel::Isa;
 use crate::state::rows::Rows;
 
 /// Byte strings by place, counted from 1.
@@ -190,6 +191,7 @@ impl Accumulator for Bytes {
 
     fn update_dense(
         &self,
+        _: Isa,
         state: &mut [u64],
         side: &mut Side,
         column: Option<&Column>,

@@ -19,7 +19,7 @@ use arrow::datatypes::{
     DecimalType, i256,
 };
 
-use crate::aggregate::number::{Emit, Flags, Kernels, Lane, Layout};
+use crate::aggregate::number::{Emit, Flags, Lane, Layout, Update, update_any};
 use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Misfit, Side};
 use crate::column;
@@ -146,13 +146,13 @@ impl<D: Unscaled> Lane for Decimal<D> {
         }
     }
 
-    fn kernels(_: Flags) -> Kernels<Self> {
-        Kernels::for_any()
+    fn update(_: Flags) -> Update<Self> {
+        update_any::<Self>()
     }
 
     fn emit_sum(input: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let to = sum_type(input);
-        let sums = emit.from_sums::<Self, D>(|sum, _| fit(&Magnitude::of(sum), &to))?;
+        let sums = emit.sums::<Self, D>(|sum, _| fit(&Magnitude::of(sum), &to))?;
         Ok(decimals::<D::Result>(sums, emit.nulls.clone(), &to))
     }
 
@@ -163,7 +163,7 @@ impl<D: Unscaled> Lane for Decimal<D> {
     fn emit_mean(input: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let to = mean_type(input);
         let more = u32::from((scale_of(&to) - scale_of(input)).unsigned_abs());
-        let means = emit.from_sums::<Self, D>(|sum, count| {
+        let means = emit.sums::<Self, D>(|sum, count| {
             let mut mean = Magnitude::of(sum);
             mean.widen(1);
             mean.multiply(10_u64.pow(more));
@@ -174,7 +174,7 @@ impl<D: Unscaled> Lane for Decimal<D> {
     }
 
     fn emit_key(input: &DataType, emit: &Emit<'_>, at: usize) -> ArrayRef {
-        D::emit_keys(input, emit.from_keys::<Self, D>(at, D::load), emit.nulls.clone())
+        D::emit_keys(input, emit.keys::<Self, D>(at, D::load), emit.nulls.clone())
     }
 }
 
@@ -238,6 +238,7 @@ impl Unscaled for i128 {
         Self::load(&magnitude.to_words::<2>())
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<Self>, nulls: Option<NullBuffer>) -> ArrayRef {
         match input {
             DataType::Decimal32(..) => decimals::<Decimal32Type>(

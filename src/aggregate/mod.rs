@@ -25,9 +25,17 @@ pub(crate) mod spec;
 pub(crate) mod wide;
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::float_cmp,
+    reason = "narrow values are made of wide ones, and results are right to the last bit"
+)]
 mod tests;
 
 use crate::column::Column;
+use crate::kernel::Isa;
 use crate::state::rows::Rows;
 
 /// What is kept for one column (or for none: `count`), for every key of a pane.
@@ -47,6 +55,7 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
     }
 
     /// Adds row `selection[k]` of `column` to the `k`-th row of `rows`, at `offset`, for every `k`.
+    /// A selection is strictly increasing, here and below.
     /// `column` is `None` for an accumulator without an input column.
     fn update(
         &self,
@@ -61,6 +70,7 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
     /// reduced in registers before the row is touched.
     fn update_dense(
         &self,
+        isa: Isa,
         state: &mut [u64],
         side: &mut Side,
         column: Option<&Column>,
@@ -94,7 +104,8 @@ pub(crate) enum Part {
     Rows,
     /// Number of values that are not null (`count(x)`).
     Values,
-    /// Sum, in the type of the rule table: integers Int64 (UInt64 for unsigned), floats Float64, decimals at precision 38 / 76.
+    /// Sum: of integers `Int64` (`UInt64` if unsigned), of floats `Float64`, of decimals a decimal of
+    /// precision 38 or 76.
     Sum,
     /// Sum of integers as Decimal128(38, 0).
     SumDecimal,

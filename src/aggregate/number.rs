@@ -9,7 +9,6 @@
 //! every combination of flags, so that the flags cost nothing; for decimals, whose arithmetic costs
 //! more than a predicted branch, once.
 
-use std::fmt;
 use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
@@ -19,6 +18,7 @@ use arrow::datatypes::DataType;
 use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::{self, Column};
+use crate::kernel::{Isa, Kernel};
 use crate::state::rows::Rows;
 
 /// Which parts are kept: a set of bits.
@@ -74,8 +74,8 @@ pub(super) trait Lane: Debug + Send + Sync + Sized + 'static {
         Side::None
     }
 
-    /// The kernels for `flags`.
-    fn kernels(flags: Flags) -> Kernels<Self>;
+    /// The update for `flags`.
+    fn update(flags: Flags) -> Update<Self>;
 
     /// The sums; `input` is the column's type.
     fn emit_sum(input: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
@@ -125,48 +125,53 @@ pub(super) struct Input<'a, V> {
     selection: &'a [u32],
 }
 
-/// The hot functions for one set of flags.
-pub(super) struct Kernels<L: Lane> {
-    pub(super) update: fn(Flags, &mut Rows<'_>, usize, &mut Side, &Input<'_, L::Value>),
-    pub(super) update_dense: fn(Flags, &mut [u64], &mut Side, &Input<'_, L::Value>),
+/// The function that meets every row, for one set of flags.
+pub(super) type Update<L> =
+    fn(Flags, &mut Rows<'_>, usize, &mut Side, &Input<'_, <L as Lane>::Value>);
+
+/// Flags that are looked at as the kernel runs, or known when it is compiled.
+///
+/// A type, so that the closures in a kernel are another type for each set of flags too: only then
+/// does the compiler see that each has one caller, and inlines it.
+trait FlagSet: Copy {
+    fn get(self) -> Flags;
 }
 
-impl<L: Lane> Kernels<L> {
-    /// Kernels that look at the flags as they run.
-    pub(super) fn for_any() -> Self {
-        Self { update: update::<L>, update_dense: update_dense::<L> }
-    }
-
-    /// Kernels compiled for the flags `FLAGS`.
-    fn for_flags<const FLAGS: u8>() -> Self {
-        Self {
-            update: |_, rows, offset, side, input| {
-                update::<L>(Flags(FLAGS), rows, offset, side, input);
-            },
-            update_dense: |_, state, side, input| {
-                update_dense::<L>(Flags(FLAGS), state, side, input);
-            },
-        }
-    }
-
-    /// Kernels compiled for `flags`, for every set of flags.
-    pub(super) fn for_each_flags(flags: Flags) -> Self {
-        macro_rules! compiled {
-            ($($bits:literal)*) => {
-                match flags.0 {
-                    $($bits => Self::for_flags::<$bits>(),)*
-                    other => unreachable!("flags are five bits, not {other:b}"),
-                }
-            };
-        }
-        compiled!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
+impl FlagSet for Flags {
+    #[inline(always)]
+    fn get(self) -> Flags {
+        self
     }
 }
 
-impl<L: Lane> Debug for Kernels<L> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Kernels").finish_non_exhaustive()
+#[derive(Clone, Copy)]
+struct Fixed<const FLAGS: u8>;
+
+impl<const FLAGS: u8> FlagSet for Fixed<FLAGS> {
+    #[inline(always)]
+    fn get(self) -> Flags {
+        Flags(FLAGS)
     }
+}
+
+/// The update that looks at the flags as it runs.
+pub(super) fn update_any<L: Lane>() -> Update<L> {
+    update::<L, Flags>
+}
+
+/// The update compiled for `flags`, one for every set of flags.
+pub(super) fn update_compiled<L: Lane>(flags: Flags) -> Update<L> {
+    macro_rules! compiled {
+        ($($bits:literal)*) => {
+            match flags.0 {
+                $($bits => |_, rows, offset, side, input| {
+                    update::<L, Fixed<$bits>>(Fixed, rows, offset, side, input);
+                },)*
+                other => unreachable!("flags are five bits, not {other:b}"),
+            }
+        };
+    }
+    compiled!(0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31)
 }
 
 /// Adds one value (not null) to everything kept of values.
@@ -187,13 +192,14 @@ fn step<L: Lane>(at: &Layout, state: &mut [u64], side: &mut Side, value: L::Valu
 }
 
 #[inline(always)]
-fn update<L: Lane>(
-    flags: Flags,
+fn update<L: Lane, F: FlagSet>(
+    flags: F,
     rows: &mut Rows<'_>,
     offset: usize,
     side: &mut Side,
     input: &Input<'_, L::Value>,
 ) {
+    let flags = flags.get();
     let at = Layout::of::<L>(flags);
     let Input { values, nulls, selection } = *input;
     assert_eq!(rows.len(), selection.len(), "one row for each selected row of the batch");
@@ -216,55 +222,79 @@ fn update<L: Lane>(
     }
 }
 
-/// Values that are gathered before they are reduced, when they do not lie side by side.
-const GATHERED: usize = 128;
+/// Values that are reduced at a time: few enough that they stay in the nearest cache, since each part
+/// kept is a loop of its own over them.
+const BLOCK: usize = 512;
 
+/// [`update_dense`] with its arguments.
+struct UpdateDense<'a, L: Lane> {
+    at: &'a Layout,
+    state: &'a mut [u64],
+    side: &'a mut Side,
+    input: Input<'a, L::Value>,
+}
+
+impl<L: Lane> Kernel for UpdateDense<'_, L> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        update_dense::<L>(self.at, self.state, self.side, &self.input);
+    }
+}
+
+/// Adds all rows of `input` to one row. The flags cost nothing here: they are looked at once a block.
 #[inline(always)]
 fn update_dense<L: Lane>(
-    flags: Flags,
+    at: &Layout,
     state: &mut [u64],
     side: &mut Side,
     input: &Input<'_, L::Value>,
 ) {
-    let at = Layout::of::<L>(flags);
-    let state = &mut state[..at.words];
     let Input { values, nulls, selection } = *input;
-    if flags.has(Flags::ROWS) {
+    if at.flags.has(Flags::ROWS) {
         state[0] += selection.len() as u64;
     }
     let mut seen = 0;
-    match (nulls, contiguous(selection)) {
-        (None, Some(range)) => {
-            seen = range.len();
-            L::reduce(&at, state, side, &values[range]);
+    if let (None, Some(range)) = (nulls, contiguous(selection)) {
+        seen = range.len();
+        for block in values[range].chunks(BLOCK) {
+            L::reduce(at, state, side, block);
         }
-        (None, None) => {
-            let mut block = [L::Value::default(); GATHERED];
-            for rows in selection.chunks(GATHERED) {
-                for (value, row) in block.iter_mut().zip(rows) {
-                    *value = values[*row as usize];
-                }
-                seen += rows.len();
-                L::reduce(&at, state, side, &block[..rows.len()]);
-            }
-        }
-        (Some(nulls), _) => {
-            let mut block = [L::Value::default(); GATHERED];
-            for rows in selection.chunks(GATHERED) {
-                // Without a branch: a null is written too, and then written over.
-                let mut filled = 0;
-                for row in rows {
-                    block[filled] = values[*row as usize];
-                    filled += usize::from(nulls.is_valid(*row as usize));
-                }
-                seen += filled;
-                L::reduce(&at, state, side, &block[..filled]);
-            }
+    } else {
+        let mut block = [L::Value::default(); BLOCK];
+        for rows in selection.chunks(BLOCK) {
+            let filled = gather(&mut block, values, nulls, rows);
+            seen += filled;
+            L::reduce(at, state, side, &block[..filled]);
         }
     }
-    if flags.has(Flags::VALUES) {
+    if at.flags.has(Flags::VALUES) {
         state[at.values] += seen as u64;
     }
+}
+
+/// Copies the values of `rows` that are not null to the front of `block`, and returns how many.
+#[inline(always)]
+fn gather<V: Copy>(
+    block: &mut [V; BLOCK],
+    values: &[V],
+    nulls: Option<&NullBuffer>,
+    rows: &[u32],
+) -> usize {
+    let Some(nulls) = nulls else {
+        for (value, row) in block.iter_mut().zip(rows) {
+            *value = values[*row as usize];
+        }
+        return rows.len();
+    };
+    // Without a branch: a null is written too, and then written over.
+    let mut filled = 0;
+    for row in rows {
+        block[filled] = values[*row as usize];
+        filled += usize::from(nulls.is_valid(*row as usize));
+    }
+    filled
 }
 
 /// The range of rows that `selection` is, if it is one. Selections are strictly increasing.
@@ -279,13 +309,13 @@ fn contiguous(selection: &[u32]) -> Option<std::ops::Range<usize>> {
 pub(super) struct Numbers<L: Lane> {
     at: Layout,
     input: DataType,
-    kernels: Kernels<L>,
+    update: Update<L>,
 }
 
 impl<L: Lane> Numbers<L> {
     /// Keeps `flags` of a column of type `input` (a dictionary's value type).
     pub(super) fn new(flags: Flags, input: DataType) -> Self {
-        Self { at: Layout::of::<L>(flags), input, kernels: L::kernels(flags) }
+        Self { at: Layout::of::<L>(flags), input, update: L::update(flags) }
     }
 
     fn input<'a>(&self, column: Option<&'a Column>, selection: &'a [u32]) -> Input<'a, L::Value> {
@@ -329,18 +359,19 @@ impl<L: Lane> Accumulator for Numbers<L> {
         selection: &[u32],
     ) {
         let input = self.input(column, selection);
-        (self.kernels.update)(self.at.flags, rows, offset, side, &input);
+        (self.update)(self.at.flags, rows, offset, side, &input);
     }
 
     fn update_dense(
         &self,
+        isa: Isa,
         state: &mut [u64],
         side: &mut Side,
         column: Option<&Column>,
         selection: &[u32],
     ) {
         let input = self.input(column, selection);
-        (self.kernels.update_dense)(self.at.flags, state, side, &input);
+        isa.run(UpdateDense::<L> { at: &self.at, state, side, input });
     }
 
     fn merge(
@@ -416,7 +447,7 @@ pub(super) struct Emit<'a> {
 
 impl<'a> Emit<'a> {
     /// One value for each row that has any, made of its sum and count.
-    pub(super) fn from_sums<L: Lane, T: Default>(
+    pub(super) fn sums<L: Lane, T: Default>(
         &self,
         value: impl Fn(&'a [u64], u64) -> Result<T, Misfit>,
     ) -> Result<Vec<T>, Misfit> {
@@ -427,11 +458,7 @@ impl<'a> Emit<'a> {
     }
 
     /// One value for each row, made of the words of its min or max at `at`.
-    pub(super) fn from_keys<L: Lane, T>(
-        &self,
-        at: usize,
-        value: impl Fn(&'a [u64]) -> T,
-    ) -> Vec<T> {
+    pub(super) fn keys<L: Lane, T>(&self, at: usize, value: impl Fn(&'a [u64]) -> T) -> Vec<T> {
         self.states.iter().map(|state| value(&state[at..at + L::KEY_WORDS])).collect()
     }
 }

@@ -14,6 +14,7 @@ use crate::aggregate::spec::{Aggregate, Function};
 use crate::aggregate::{Accumulator, Part};
 use crate::column::LaneKind;
 use crate::error::{ConfigError, nearest_name};
+use crate::kernel::Isa;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,8 @@ mod tests;
 /// How a job's aggregates are kept and emitted. The same for every pane.
 #[derive(Debug)]
 pub(crate) struct Plan {
+    /// The instruction set that kernels run with.
+    pub(crate) isa: Isa,
     /// What is kept, in the order of the words of a row.
     pub(crate) accumulators: Vec<Placed>,
     /// Words of all accumulators together.
@@ -45,8 +48,6 @@ pub(crate) struct Placed {
 /// A result column.
 #[derive(Debug)]
 pub(crate) struct Output {
-    /// Its name.
-    pub(crate) name: String,
     /// Name, type and whether it may be null.
     pub(crate) field: Field,
     /// The accumulator that has it, as an index into [`Plan::accumulators`].
@@ -64,6 +65,7 @@ impl Plan {
         aggregates: &[Aggregate],
         schema: &Schema,
         reserved: &[&str],
+        isa: Isa,
     ) -> Result<Self, ConfigError> {
         if aggregates.is_empty() {
             return Err(ConfigError::Inconsistent(
@@ -78,6 +80,7 @@ impl Plan {
         }
         let rows_in = share_rows(&wanted, &mut bundles);
         let mut plan = Self {
+            isa,
             accumulators: Vec::new(),
             words: 0,
             value_columns: bundles.iter().map(|bundle| bundle.column).collect(),
@@ -94,7 +97,6 @@ impl Plan {
             let name = aggregate.output_name();
             plan.outputs.push(Output {
                 field: Field::new(&name, wanted.data_type, wanted.nullable),
-                name,
                 placed: wanted.bundle.unwrap_or(rows_in),
                 part: wanted.part,
                 text: aggregate.to_string(),

@@ -20,7 +20,7 @@ use arrow::datatypes::{
     Time32MillisecondType, Time32SecondType, TimeUnit, UInt8Type, UInt16Type, UInt32Type,
 };
 
-use crate::aggregate::number::{Emit, Flags, Kernels, Lane, Layout};
+use crate::aggregate::number::{Emit, Flags, Lane, Layout, Update, update_compiled};
 use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Misfit, Side, exact_float};
 use crate::column;
@@ -113,8 +113,8 @@ impl<P: Primitive> Lane for Word<P> {
         P::new_side()
     }
 
-    fn kernels(flags: Flags) -> Kernels<Self> {
-        Kernels::for_each_flags(flags)
+    fn update(flags: Flags) -> Update<Self> {
+        update_compiled::<Self>(flags)
     }
 
     fn emit_sum(_: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
@@ -123,7 +123,7 @@ impl<P: Primitive> Lane for Word<P> {
 
     fn emit_sum_decimal(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         assert_eq!(P::SUM_WORDS, 2, "the plan asks it of integers only");
-        let sums = emit.from_sums::<Self, i128>(|sum, _| {
+        let sums = emit.sums::<Self, i128>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
             if exact.unsigned_abs() < 10_u128.pow(38) {
                 return Ok(exact);
@@ -135,12 +135,12 @@ impl<P: Primitive> Lane for Word<P> {
     }
 
     fn emit_mean(_: &DataType, emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
-        let means = emit.from_sums::<Self, f64>(|sum, count| Ok(P::mean(sum, emit.side, count)))?;
+        let means = emit.sums::<Self, f64>(|sum, count| Ok(P::mean(sum, emit.side, count)))?;
         Ok(Arc::new(Float64Array::new(means.into(), emit.nulls.clone())))
     }
 
     fn emit_key(input: &DataType, emit: &Emit<'_>, at: usize) -> ArrayRef {
-        let keys = emit.from_keys::<Self, i64>(at, |key| key[0].cast_signed());
+        let keys = emit.keys::<Self, i64>(at, |key| key[0].cast_signed());
         P::emit_keys(input, keys, emit.nulls.clone())
     }
 }
@@ -229,7 +229,7 @@ impl Primitive for i64 {
     }
 
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
-        let sums = emit.from_sums::<Word<Self>, i64>(|sum, _| {
+        let sums = emit.sums::<Word<Self>, i64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
             exact.try_into().map_err(|_| misfit(exact, "Int64", ASK_DECIMAL))
         })?;
@@ -240,6 +240,7 @@ impl Primitive for i64 {
         Magnitude::of(sum).mean_to_f64(0, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         match input {
             DataType::Boolean => {
@@ -304,7 +305,7 @@ impl Primitive for u64 {
     }
 
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
-        let sums = emit.from_sums::<Word<Self>, u64>(|sum, _| {
+        let sums = emit.sums::<Word<Self>, u64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
             exact.try_into().map_err(|_| misfit(exact, "UInt64", ASK_DECIMAL))
         })?;
@@ -315,6 +316,7 @@ impl Primitive for u64 {
         Magnitude::of(sum).mean_to_f64(0, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         let value = |key: i64| key.cast_unsigned() ^ SIGN;
         match input {
@@ -362,8 +364,7 @@ impl Primitive for f64 {
     }
 
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
-        let sums =
-            emit.from_sums::<Word<Self>, f64>(|sum, _| Ok(exact_float::sum(sum, emit.side)))?;
+        let sums = emit.sums::<Word<Self>, f64>(|sum, _| Ok(exact_float::sum(sum, emit.side)))?;
         Ok(Arc::new(Float64Array::new(sums.into(), emit.nulls.clone())))
     }
 
@@ -371,6 +372,7 @@ impl Primitive for f64 {
         exact_float::mean(sum, side, count)
     }
 
+    #[expect(clippy::cast_possible_truncation, reason = "a min or max is one of the narrow values")]
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef {
         type F16 = <Float16Type as ArrowPrimitiveType>::Native;
         let value = |key: i64| Self::from_bits(flip(key).cast_unsigned());

@@ -5,6 +5,7 @@ use arrow::array::ArrayRef;
 use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::Column;
+use crate::kernel::Isa;
 use crate::state::rows::Rows;
 
 /// One word: the number of rows, or of rows whose value is not null.
@@ -44,6 +45,7 @@ impl Accumulator for Counter {
 
     fn update_dense(
         &self,
+        _: Isa,
         state: &mut [u64],
         _: &mut Side,
         column: Option<&Column>,

@@ -18,7 +18,7 @@ mod tests;
 pub enum Function {
     /// Number of rows; of a column: number of values that are not null.
     Count,
-    /// Sum. Of integers Int64 or UInt64, exact or an error; of floats Float64, the exact sum rounded
+    /// Sum. Of integers `Int64` or `UInt64`, exact or an error; of floats `Float64`, the exact sum rounded
     /// once; of decimals a decimal of precision 38 or 76, exact or an error.
     Sum,
     /// Sum of integers as Decimal128(38, 0), for sums that do not fit 64 bits.
@@ -27,7 +27,7 @@ pub enum Function {
     Min,
     /// Largest value, in the column's type. NaN is greater than every other number.
     Max,
-    /// Mean: Float64, the exact mean rounded once; of decimals a decimal with up to four more digits
+    /// Mean: `Float64`, the exact mean rounded once; of decimals a decimal with up to four more digits
     /// after the point, half rounded away from zero.
     Avg,
 }

@@ -4,6 +4,8 @@
 //! the magnitude, multiplication and division by one word, decimal text, and rounding to a float.
 //! Widths are the caller's: every sum here is given so many bits that it cannot overflow.
 
+use std::fmt::Write as _;
+
 /// Adds the signed `from` to the signed `into` of the same width.
 #[inline(always)]
 pub(crate) fn add(into: &mut [u64], from: &[u64]) {
@@ -33,9 +35,10 @@ pub(crate) fn sign_word(words: &[u64]) -> u64 {
 
 /// The words of `value`.
 #[inline(always)]
-#[expect(clippy::cast_possible_truncation, reason = "the low word is meant")]
+#[expect(clippy::cast_possible_truncation, reason = "each word is meant")]
 pub(crate) const fn split(value: i128) -> [u64; 2] {
-    [value as u64, (value >> 64) as u64]
+    let bits = value.cast_unsigned();
+    [bits as u64, (bits >> 64) as u64]
 }
 
 /// The number made of two words.
@@ -138,7 +141,7 @@ impl Magnitude {
         }
         let mut text = chunks.pop().expect("at least one chunk").to_string();
         for chunk in chunks.iter().rev() {
-            text.push_str(&format!("{chunk:019}"));
+            let _ = write!(text, "{chunk:019}");
         }
         text
     }
@@ -233,6 +236,7 @@ fn low_word(value: u128) -> u64 {
 }
 
 #[cfg(test)]
+#[expect(clippy::float_cmp, reason = "results are right to the last bit")]
 mod tests {
     use super::*;
     use proptest::prelude::*;
@@ -251,7 +255,9 @@ mod tests {
         assert_eq!(magnitude(i128::MIN).to_text(0), i128::MIN.to_string());
         let mut wide = magnitude(10_i128.pow(37));
         wide.widen(2);
-        (0..3).for_each(|_| wide.multiply(10_u64.pow(13)));
+        for _ in 0..3 {
+            wide.multiply(10_u64.pow(13));
+        }
         assert_eq!(wide.to_text(0), format!("1{}", "0".repeat(76)));
         assert!(!wide.fits_digits(76));
         assert!(wide.fits_digits(77));

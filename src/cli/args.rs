@@ -29,7 +29,7 @@ pub(super) enum Command {
     ///
     ///     saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
     ///
-    /// Output columns: window_start and window_end (with a window), the key columns, then the
+    /// Output columns: `window_start` and `window_end` (with a window), the key columns, then the
     /// aggregates in the order asked for.
     #[command(verbatim_doc_comment)]
     Run(Box<RunArgs>),
@@ -165,7 +165,7 @@ pub(super) struct JobArgs {
 
     /// What to compute per key and window
     ///
-    /// count, count(x), sum(x), sum_decimal(x), min(x), max(x), avg(x), each with an optional `as NAME`.
+    /// count, count(x), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), each with an optional `as NAME`.
     /// Example: --agg 'count, sum(amount) as total, max("odd name")'
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
     pub(super) agg: String,
@@ -248,13 +248,14 @@ pub(super) struct JobArgs {
     /// How keys with a large share of the rows are treated
     ///
     /// adaptive: found while the stream runs, and spread over shards. off: every row goes to the one
-    /// owner of its key. two-phase: all keys are aggregated twice. hot:KEY,KEY: known beforehand
-    /// (hot:null for the null key). Results are the same. Example: --skew off
+    /// owner of its key. two-phase: every key is aggregated where it was read first, unless that does not
+    /// pay. hot:KEY,KEY: known beforehand (hot:null for the null key). Results are the same. Example: --skew off
     #[arg(long, value_name = "MODE", default_value = "adaptive", help_heading = "Engine")]
     pub(super) skew: String,
 
     /// Partial aggregates of a hot key: auto or a number
     ///
+    /// Every worker holds at least one, so fewer salts than workers are rounded up to one each.
     /// Example: --salts 16
     #[arg(long, value_name = "N", default_value = "auto", help_heading = "Engine")]
     pub(super) salts: String,
@@ -273,9 +274,9 @@ pub(super) struct JobArgs {
     #[arg(default_value_t = crate::config::RING_CAPACITY_DEFAULT)]
     pub(super) ring_capacity: usize,
 
-    /// Instruction set of the kernels: auto
+    /// Instruction set of the kernels: auto, portable, avx2 or avx512
     ///
-    /// Example: --isa auto
+    /// Example: --isa portable
     #[arg(long, value_name = "ISA", default_value = "auto", help_heading = "Engine")]
     pub(super) isa: String,
 

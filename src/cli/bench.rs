@@ -13,7 +13,7 @@ use super::bar::{Bar, Measure, State};
 use super::json::Json;
 use super::memory::Loaded;
 use super::options::JobOptions;
-use super::stats::{self, StatsFile};
+use super::stats::StatsFile;
 use super::{Failure, outputs, tell, warning};
 use crate::config::find_column;
 use crate::error::{ConfigError, SinkError};
@@ -160,7 +160,7 @@ impl Summary<'_> {
             .int("rows_late", self.report.rows_late)
             .member("runs", &runs)
             .float("rows_per_s_median", median(&rates))
-            .text("isa", stats::isa(self.report))
+            .text("isa", self.report.isa.name())
             .int("workers", self.report.shards.len() as u64)
             .raw("huge_pages", if self.report.huge_pages { "true" } else { "false" })
             .text("checksum", &self.checksum());
@@ -176,7 +176,7 @@ impl Summary<'_> {
             self.bench.rows(),
             report.rows_out,
             report.rows_late,
-            stats::isa(report),
+            report.isa,
             if report.huge_pages { "yes" } else { "no" },
         );
         for (i, (time, rate)) in self.times.iter().zip(&rates).enumerate() {
@@ -206,7 +206,11 @@ fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let middle = sorted.len() / 2;
-    if sorted.len() % 2 == 1 { sorted[middle] } else { (sorted[middle - 1] + sorted[middle]) / 2.0 }
+    if sorted.len() % 2 == 1 {
+        sorted[middle]
+    } else {
+        f64::midpoint(sorted[middle - 1], sorted[middle])
+    }
 }
 
 fn write_stdout(text: &str) -> Result<(), SinkError> {

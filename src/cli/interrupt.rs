@@ -9,9 +9,8 @@ use arrow::record_batch::RecordBatch;
 use crate::error::SourceError;
 use crate::runtime::source::{Source, Take, Unit};
 
-/// Nothing has been read that could be kept: Ctrl-C ends the process at once.
-const EARLY: u8 = 0;
-/// Work is under way.
+/// Work is under way. Before (0), nothing has been read that could be kept, and Ctrl-C ends the process at
+/// once.
 const RUNNING: u8 = 1;
 /// Ctrl-C was pressed once.
 const ASKED: u8 = 2;

@@ -62,6 +62,18 @@ impl Json {
         self
     }
 
+    /// Adds an element that is JSON already.
+    pub(super) fn element_raw(&mut self, value: &str) -> &mut Self {
+        self.separate();
+        self.text.push_str(value);
+        self
+    }
+
+    /// Adds a text to an array.
+    pub(super) fn element_text(&mut self, value: &str) -> &mut Self {
+        self.element_raw(&quoted(value))
+    }
+
     /// The text.
     pub(super) fn finish(&self) -> String {
         format!("{}{}", self.text, self.close)

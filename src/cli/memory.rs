@@ -1,6 +1,5 @@
 //! Inputs in memory, for `bench`: loaded once by all cores, given to each run anew without a copy.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,9 +7,9 @@ use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 
 use crate::error::SourceError;
+use crate::runtime::memory::MemorySource;
 use crate::runtime::sink::lock;
-use crate::runtime::source::{Source, Take, Unit};
-use crate::time::event_time::max_time;
+use crate::runtime::source::{Source, Take};
 
 /// Rows of a unit, about.
 const UNIT_ROWS: usize = 64 << 10;
@@ -19,13 +18,9 @@ const PENDING: Duration = Duration::from_micros(200);
 
 /// One input.
 #[derive(Debug, Clone)]
-pub(super) struct Loaded(Arc<Vec<Part>>);
-
-/// One unit: a batch and its largest event time.
-#[derive(Debug, Clone)]
-struct Part {
-    batch: RecordBatch,
-    time_max: Option<i64>,
+pub(super) struct Loaded {
+    batches: Arc<[RecordBatch]>,
+    time: Option<usize>,
 }
 
 impl Loaded {
@@ -43,21 +38,21 @@ impl Loaded {
         })?;
         let mut units = units.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         units.sort_by_key(|(ticket, _)| *ticket);
-        let mut parts = Parts { time, waiting: Vec::new(), rows: 0, done: Vec::new() };
+        let mut parts = Parts { waiting: Vec::new(), rows: 0, done: Vec::new() };
         for batch in units.into_iter().flat_map(|(_, batches)| batches) {
             parts.add(batch)?;
         }
         parts.flush()?;
-        Ok(Self(Arc::new(parts.done)))
+        Ok(Self { batches: parts.done.into(), time })
     }
 
     pub(super) fn rows(&self) -> u64 {
-        self.0.iter().map(|part| part.batch.num_rows() as u64).sum()
+        self.batches.iter().map(|batch| batch.num_rows() as u64).sum()
     }
 
     /// A source over it.
     pub(super) fn source(&self) -> Arc<dyn Source> {
-        Arc::new(MemorySource { parts: self.clone(), next: AtomicUsize::new(0) })
+        Arc::new(MemorySource::new(Arc::clone(&self.batches), self.time))
     }
 }
 
@@ -87,10 +82,9 @@ fn load_units(
 
 /// Batches gathered to units.
 struct Parts {
-    time: Option<usize>,
     waiting: Vec<RecordBatch>,
     rows: usize,
-    done: Vec<Part>,
+    done: Vec<RecordBatch>,
 }
 
 impl Parts {
@@ -107,46 +101,9 @@ impl Parts {
             place: None,
             message: e.to_string(),
         })?;
-        let time_max = self.time.and_then(|time| max_time(batch.column(time)));
         self.waiting.clear();
         self.rows = 0;
-        self.done.push(Part { batch, time_max });
+        self.done.push(batch);
         Ok(())
-    }
-}
-
-#[derive(Debug)]
-struct MemorySource {
-    parts: Loaded,
-    next: AtomicUsize,
-}
-
-impl Source for MemorySource {
-    fn take(&self) -> Result<Take, SourceError> {
-        let index = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some(part) = self.parts.0.get(index) else { return Ok(Take::End) };
-        let (batch, time_max) = (Some(part.batch.clone()), part.time_max);
-        Ok(Take::Unit(Box::new(MemoryUnit { ticket: index as u64, batch, time_max })))
-    }
-}
-
-#[derive(Debug)]
-struct MemoryUnit {
-    ticket: u64,
-    batch: Option<RecordBatch>,
-    time_max: Option<i64>,
-}
-
-impl Unit for MemoryUnit {
-    fn ticket(&self) -> u64 {
-        self.ticket
-    }
-
-    fn time_max(&mut self) -> Result<Option<i64>, SourceError> {
-        Ok(self.time_max)
-    }
-
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {
-        Ok(self.batch.take())
     }
 }

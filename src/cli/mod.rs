@@ -98,7 +98,7 @@ pub fn main() -> ExitCode {
         args::Command::Bench(args) => bench::main(&args),
     }));
     match dispatched {
-        Ok(Ok(())) | Ok(Err(Failure::Closed)) => ExitCode::SUCCESS,
+        Ok(Ok(()) | Err(Failure::Closed)) => ExitCode::SUCCESS,
         Ok(Err(Failure::Config(error))) => {
             complain(&error.to_string());
             ExitCode::from(2)

@@ -15,6 +15,8 @@ use crate::error::ConfigError;
 use crate::io::{
     Format, InputSpec, ReadOptions, RejectLog, TimeColumn, Wanted, parse_types, parse_unit,
 };
+use crate::kernel::Isa;
+use crate::skew::policy::Salts;
 use crate::time::window::{Window, parse_duration};
 
 /// Batches are read with so many rows at least: smaller ones cost more than they are worth.
@@ -38,6 +40,9 @@ pub(super) struct JobOptions {
     max_parallelism: u32,
     batch_rows: usize,
     ring_capacity: usize,
+    isa: Isa,
+    skew: SkewMode,
+    salts: Salts,
 }
 
 impl JobOptions {
@@ -72,6 +77,9 @@ impl JobOptions {
             max_parallelism: args.max_parallelism,
             batch_rows: args.batch_rows,
             ring_capacity: args.ring_capacity,
+            isa: Isa::parse(&args.isa)?,
+            skew: SkewMode::parse(&args.skew)?,
+            salts: Salts::parse(&args.salts)?,
         };
         // Numbers are checked by the builder; in a job without columns nothing else can be wrong.
         let trial = Job::builder(Arc::new(arrow::datatypes::Schema::empty()));
@@ -107,6 +115,7 @@ impl JobOptions {
     pub(super) fn job(&self, schema: &SchemaRef) -> Result<Job, ConfigError> {
         let mut builder = self
             .limits(Job::builder(Arc::clone(schema)))
+            .skew(self.skew.clone())
             .key(self.keys.iter().cloned())
             .aggregates(self.aggregates.iter().cloned());
         if let Some(time) = self.time.as_ref().filter(|_| self.has_windows()) {
@@ -146,6 +155,8 @@ impl JobOptions {
             .max_parallelism(self.max_parallelism)
             .batch_rows(self.batch_rows)
             .ring_capacity(self.ring_capacity)
+            .isa(self.isa)
+            .salts(self.salts)
     }
 
     pub(super) fn has_windows(&self) -> bool {
@@ -196,30 +207,14 @@ fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
     Ok(Duration::from_nanos(offset))
 }
 
-/// Options that are understood but not built; each says what to do instead.
+/// Options that are understood but not built; says what to do instead.
 fn refuse_unbuilt(args: &JobArgs) -> Result<(), ConfigError> {
-    let unsupported = |what: String, instead: &str| {
-        Err(ConfigError::Unsupported { what, instead: instead.to_owned() })
-    };
     if let Some(text) = &args.allowed_lateness
         && !parse_duration(text)?.is_zero()
     {
-        return unsupported("--allowed-lateness".into(), "use --out-of-orderness");
-    }
-    if args.isa != "auto" {
-        return unsupported(format!("--isa {}", args.isa), "use --isa auto");
-    }
-    match SkewMode::parse(&args.skew)? {
-        SkewMode::Adaptive | SkewMode::Off => {}
-        SkewMode::TwoPhase | SkewMode::Hot(_) => {
-            return unsupported(format!("--skew {}", args.skew), "use --skew adaptive or off");
-        }
-    }
-    if args.salts != "auto" && !args.salts.parse::<u16>().is_ok_and(|salts| salts > 0) {
-        return Err(ConfigError::Syntax {
-            what: "number of salts",
-            text: args.salts.clone(),
-            why: "expected auto or a number from 1 to 65535".to_owned(),
+        return Err(ConfigError::Unsupported {
+            what: "--allowed-lateness".into(),
+            instead: "use --out-of-orderness".into(),
         });
     }
     Ok(())

@@ -6,15 +6,11 @@ use std::path::Path;
 
 use super::json::Json;
 use crate::error::SinkError;
-use crate::runtime::report::{RunReport, ShardReport};
+use crate::runtime::report::{Cause, KeyValue, RunReport, ShardReport};
+use crate::skew::imbalance::Imbalance;
 
 /// Version of the layout.
 const VERSION: u32 = 1;
-
-/// Name of the instruction set that the kernels of a run used.
-pub(super) fn isa(_: &RunReport) -> &'static str {
-    "portable"
-}
 
 /// The file for the report, opened before the run so that a wrong name is found before the work is done.
 #[derive(Debug)]
@@ -61,7 +57,7 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
         .int("rows_out", report.rows_out)
         .float("elapsed_s", report.elapsed.as_secs_f64())
         .float("rows_per_s", report.rows_per_second())
-        .text("isa", isa(report))
+        .text("isa", report.isa.name())
         .int("workers", report.shards.len() as u64)
         .int("max_parallelism", report.max_parallelism)
         .raw("huge_pages", if report.huge_pages { "true" } else { "false" })
@@ -69,6 +65,10 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
         .member("shards", &shards)
         .member("imbalance", &imbalance(report))
         .member("hot_keys", &hot_keys(report));
+    match report.two_phase_given_up_at_row {
+        Some(row) => json.int("two_phase_given_up_at_row", row),
+        None => json.raw("two_phase_given_up_at_row", "null"),
+    };
     json
 }
 
@@ -90,62 +90,56 @@ fn shard_json(id: usize, shard: &ShardReport) -> Json {
 }
 
 fn imbalance(report: &RunReport) -> Json {
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    let rows = report.shards.iter().map(|shard| shard.rows_in as f64).collect::<Vec<_>>();
-    let busy = report.shards.iter().map(|shard| shard.busy.as_secs_f64()).collect::<Vec<_>>();
+    let of = |load: fn(&ShardReport) -> u64| {
+        Imbalance::of(&report.shards.iter().map(load).collect::<Vec<_>>())
+    };
+    let rows = of(|shard| shard.rows_in);
+    let busy = of(|shard| u64::try_from(shard.busy.as_nanos()).unwrap_or(u64::MAX));
+    let unmitigated = Imbalance::of(&report.unmitigated_rows);
     let mut json = Json::object();
-    json.float("rows_max_over_mean", max_over_mean(&rows))
-        .float("rows_cov", coefficient_of_variation(&rows))
-        .float("busy_max_over_mean", max_over_mean(&busy))
-        .float("unmitigated_rows_max_over_mean", max_over_mean(&unmitigated_rows(report)));
+    json.float("rows_max_over_mean", rows.max_over_mean)
+        .float("rows_cov", rows.cov)
+        .float("busy_max_over_mean", busy.max_over_mean)
+        .float("unmitigated_rows_max_over_mean", unmitigated.max_over_mean);
     json
 }
 
-/// What each shard's rows would be with every row at its owner.
-fn unmitigated_rows(report: &RunReport) -> Vec<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    let rows = |shard: &ShardReport| shard.rows_in as f64;
-    report.shards.iter().map(rows).collect()
-}
-
 /// Keys that were found hot.
-fn hot_keys(_: &RunReport) -> Json {
-    Json::array()
-}
-
-/// The largest over the mean; 1 if all are 0.
-pub(super) fn max_over_mean(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    if mean > 0.0 { values.iter().copied().fold(0.0, f64::max) / mean } else { 1.0 }
-}
-
-/// Standard deviation over mean; 0 if all are 0.
-fn coefficient_of_variation(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    if mean > 0.0 {
-        let squares = values.iter().map(|value| (value - mean).powi(2)).collect::<Vec<_>>();
-        self::mean(&squares).sqrt() / mean
-    } else {
-        0.0
+fn hot_keys(report: &RunReport) -> Json {
+    let mut keys = Json::array();
+    for hot in &report.hot_keys {
+        let mut key = Json::array();
+        for value in &hot.key {
+            match value {
+                KeyValue::Null => key.element_raw("null"),
+                KeyValue::Boolean(_) | KeyValue::Integer(_) => key.element_raw(&value.to_string()),
+                KeyValue::Float(float) if float.is_finite() => key.element_raw(&float.to_string()),
+                _ => key.element_text(&value.to_string()),
+            };
+        }
+        let mut entry = Json::object();
+        entry
+            .member("key", &key)
+            .float("share", hot.share)
+            .float("share_low", hot.share_low)
+            .float("share_high", hot.share_high)
+            .int("salts", hot.salts)
+            .text("cause", cause(hot.cause))
+            .int("promoted_at_row", hot.promoted_at_row);
+        match hot.demoted_at_row {
+            Some(row) => entry.int("demoted_at_row", row),
+            None => entry.raw("demoted_at_row", "null"),
+        };
+        entry.text("explanation", &hot.explanation);
+        keys.element(&entry);
     }
+    keys
 }
 
-fn mean(values: &[f64]) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "few values")]
-    let count = values.len().max(1) as f64;
-    values.iter().sum::<f64>() / count
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_of_known_loads() {
-        let loads = [30.0, 10.0, 10.0, 10.0];
-        assert!((max_over_mean(&loads) - 2.0).abs() < 1e-12);
-        assert!((coefficient_of_variation(&loads) - 75.0_f64.sqrt() / 15.0).abs() < 1e-12);
-        assert!((max_over_mean(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
-        assert!(coefficient_of_variation(&[0.0, 0.0]).abs() < 1e-12);
+fn cause(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Balance => "balance",
+        Cause::Speed => "speed",
+        Cause::Given => "given",
     }
 }

@@ -1,7 +1,7 @@
 //! Text and binary columns of every Arrow form behind one accessor.
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
+    ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
     LargeStringArray, StringArray, StringViewArray,
 };
 use arrow::datatypes::DataType;
@@ -29,23 +29,20 @@ pub(crate) trait BytesVisitor {
 impl BytesColumn {
     /// Whether `data_type` is one of the forms.
     pub(crate) fn is_for(data_type: &DataType) -> bool {
-        use DataType::{
-            Binary, BinaryView, FixedSizeBinary, LargeBinary, LargeUtf8, Utf8, Utf8View,
-        };
-        matches!(
-            data_type,
-            Utf8 | LargeUtf8 | Utf8View | Binary | LargeBinary | BinaryView | FixedSizeBinary(_)
-        )
+        use DataType as T;
+        match data_type {
+            T::Utf8 | T::LargeUtf8 | T::Utf8View | T::Binary | T::LargeBinary | T::BinaryView => {
+                true
+            }
+            // Arrow does not build arrays of values of no bytes.
+            T::FixedSizeBinary(size) => *size > 0,
+            _ => false,
+        }
     }
 
     /// The column over `array`, if it is of one of the forms.
     pub(crate) fn new(array: ArrayRef) -> Option<Self> {
         Self::is_for(array.data_type()).then_some(Self(array))
-    }
-
-    /// Number of rows.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
     }
 
     /// Runs `visitor` on the array in its form.

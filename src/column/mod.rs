@@ -38,21 +38,6 @@ pub(crate) enum Lane {
     I256(ScalarBuffer<i256>),
     /// Text and binary of every form.
     Bytes(BytesColumn),
-    /// A type without kernels, of so many rows: only its nulls are known, so it can only be counted.
-    Opaque(usize),
-}
-
-impl Column {
-    /// Number of rows.
-    pub(crate) fn len(&self) -> usize {
-        match &self.values {
-            Lane::I64(values) => values.len(),
-            Lane::U64(values) => values.len(),
-            Lane::F64(values) => values.len(),
-            Lane::I128(values) => values.len(),
-            Lane::I256(values) => values.len(),
-            Lane::Bytes(values) => values.len(),
-            Lane::Opaque(len) => *len,
-        }
-    }
+    /// A type without kernels: only its nulls are known, so it can only be counted.
+    Opaque,
 }

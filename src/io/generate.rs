@@ -275,7 +275,7 @@ impl StreamGenerator {
             times.push(START_MS + elapsed);
             // One draw serves three columns: 20 bits each for value, amount and city.
             let bits = self.random.next();
-            values.push(((bits & 0xf_ffff) * 1000 >> 20).cast_signed());
+            values.push((((bits & 0xf_ffff) * 1000) >> 20).cast_signed());
             amounts.push(amount(bits >> 20 & 0xf_ffff));
             cities.append_value(city(bits >> 40 & 0xf_ffff));
             let session =
@@ -328,13 +328,13 @@ fn key_column(ids: &[u64], key_type: KeyType) -> ArrayRef {
 
 /// Cents from 0.00 to 1000.00, mostly small: the cube of 20 random bits.
 fn amount(bits: u64) -> f64 {
-    let cents = u32::try_from((bits * bits >> 20) * bits / 11 >> 20).unwrap_or(0);
+    let cents = u32::try_from((((bits * bits) >> 20) * bits / 11) >> 20).unwrap_or(0);
     f64::from(cents) / 100.0
 }
 
 /// The first cities are the most frequent: the square of 20 random bits.
 fn city(bits: u64) -> &'static str {
-    let index = (bits * bits >> 20) * CITIES.len() as u64 >> 20;
+    let index = (((bits * bits) >> 20) * CITIES.len() as u64) >> 20;
     CITIES[usize::try_from(index).unwrap_or(0)]
 }
 

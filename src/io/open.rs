@@ -131,9 +131,9 @@ pub fn open(inputs: &[InputSpec], options: &ReadOptions) -> Result<Inputs, IoErr
         input.detect()?;
     }
     let progress = Arc::new(Progress::default());
-    let opener = Opener { options, count: inputs.len(), progress: &progress };
+    let how = Opener { options, count: inputs.len(), progress: &progress };
     let opened: Vec<Opened> =
-        inputs.iter().map(|input| opener.open(input)).collect::<Result<_, _>>()?;
+        inputs.iter().map(|input| how.open(input)).collect::<Result<_, _>>()?;
     let agreement = unify::agree(&opened, options)?;
     let schema = Arc::clone(&agreement.schema);
     let sources = opened
@@ -159,7 +159,7 @@ impl Opener<'_> {
         let name = input.name();
         let (file, metadata) = open_file(&input.path, &name)?;
         let is_regular = metadata.is_file();
-        let known_len = is_regular.then(|| metadata.len());
+        let known_len = is_regular.then_some(metadata.len());
         let opened = match format {
             Format::Parquet => Opened::Parquet(ParquetInput::open(&name, file)?),
             Format::Arrow if is_regular && begins_with_magic(&file) => {

@@ -9,6 +9,9 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::DataType;
 
+use super::hash::{NULL_HASH, hash_word};
+use crate::kernel::{Isa, Kernel};
+
 /// Byte keys of up to this length lie inside their two words (the layout of Arrow's views).
 pub(crate) const INLINE_BYTES: usize = 12;
 
@@ -26,8 +29,86 @@ pub(crate) struct KeyBatch {
     pub(crate) nulls: Option<NullBuffer>,
     /// For byte keys: where long keys are found.
     pub(crate) long: LongKeys,
-    /// One hash per row.
+    /// One hash per row, where [`Self::hashed`] or for the rows hashed by [`Self::hash_rows`].
     pub(crate) hashes: Vec<u64>,
+    /// Whether all rows have been hashed.
+    pub(crate) hashed: bool,
+}
+
+impl KeyBatch {
+    /// Hash of the key of `row`, for keys of one word.
+    #[inline(always)]
+    pub(crate) fn hash_of_word(&self, row: usize) -> u64 {
+        if self.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
+            return NULL_HASH;
+        }
+        hash_word(self.words.as_slice()[row])
+    }
+
+    /// Hashes all rows, if that has not been done.
+    pub(crate) fn hash_all(&mut self, isa: Isa) {
+        if self.hashed {
+            return;
+        }
+        self.hashed = true;
+        let words = self.words.as_slice();
+        self.hashes.resize(words.len(), 0);
+        isa.run(HashWords { words, hashes: &mut self.hashes });
+        if let Some(nulls) = &self.nulls {
+            for (row, hash) in self.hashes.iter_mut().enumerate() {
+                if nulls.is_null(row) {
+                    *hash = NULL_HASH;
+                }
+            }
+        }
+    }
+
+    /// Hashes `rows` only, if not all are hashed; for keys of one word.
+    pub(crate) fn hash_rows(&mut self, rows: &[u32]) {
+        if self.hashed {
+            return;
+        }
+        let words = self.words.as_slice();
+        self.hashes.resize(words.len(), 0);
+        for &row in rows {
+            let row = row as usize;
+            self.hashes[row] = match &self.nulls {
+                Some(nulls) if nulls.is_null(row) => NULL_HASH,
+                _ => hash_word(words[row]),
+            };
+        }
+    }
+
+    /// Gives the bytes of the byte key of `row`, or `None` for NULL, to `visit`.
+    pub(crate) fn visit_bytes(&self, row: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        let words = self.words.as_slice();
+        let (w0, w1) = (words[2 * row], words[2 * row + 1]);
+        if w0 == NULL_BYTES {
+            visit(None);
+        } else if is_long(w0) {
+            visit(Some(self.long.bytes(w0, w1)));
+        } else {
+            visit(Some(&short_bytes(w0, w1)[..key_len(w0)]));
+        }
+    }
+}
+
+/// Hashes keys of one word.
+#[derive(Debug)]
+struct HashWords<'a> {
+    words: &'a [u64],
+    hashes: &'a mut [u64],
+}
+
+impl Kernel for HashWords<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        for (hash, word) in self.hashes.iter_mut().zip(self.words) {
+            *hash = hash_word(*word);
+        }
+    }
 }
 
 /// Words of a batch, lent from the input or written for it.
@@ -118,7 +199,9 @@ impl LongKeys {
 /// Length of the byte key whose first word is `w0`.
 #[inline(always)]
 pub(crate) fn key_len(w0: u64) -> usize {
-    (w0 & u64::from(u32::MAX)) as usize
+    #[expect(clippy::cast_possible_truncation, reason = "32 bits of it are meant")]
+    let len = w0 as u32;
+    len as usize
 }
 
 /// Whether the byte key lies outside its words.
@@ -132,16 +215,13 @@ pub(crate) fn is_long(w0: u64) -> bool {
 #[inline(always)]
 pub(crate) fn short_words(bytes: &[u8], start: usize, len: usize) -> [u64; 2] {
     debug_assert!(len <= INLINE_BYTES);
-    let text = match bytes.get(start..start + 16) {
-        Some(wide) => {
-            let wide = u128::from_le_bytes(wide.try_into().expect("16 bytes"));
-            wide & ((1_u128 << (8 * len)) - 1)
-        }
-        None => {
-            let mut padded = [0_u8; 16];
-            padded[..len].copy_from_slice(&bytes[start..start + len]);
-            u128::from_le_bytes(padded)
-        }
+    let text = if let Some(wide) = bytes.get(start..start + 16) {
+        let wide = u128::from_le_bytes(wide.try_into().expect("16 bytes"));
+        wide & ((1_u128 << (8 * len)) - 1)
+    } else {
+        let mut padded = [0_u8; 16];
+        padded[..len].copy_from_slice(&bytes[start..start + len]);
+        u128::from_le_bytes(padded)
     };
     #[expect(clippy::cast_possible_truncation, reason = "the text is split over two words")]
     let words = [(len as u64) | ((text as u64) << 32), (text >> 32) as u64];

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryBuilder, BooleanArray, GenericByteArray, PrimitiveArray,
+    StringArray,
 };
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
@@ -28,7 +29,9 @@ use super::batch::{
     INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
 };
 use super::hash::{NULL_HASH, hash_long, hash_short, hash_word};
+use crate::config::HotList;
 use crate::error::{ConfigError, RunError};
+use crate::kernel::Isa;
 
 /// Turns the key columns of a job into canonical keys, and canonical keys into key columns.
 #[derive(Debug, Clone)]
@@ -101,10 +104,12 @@ impl KeyEncoder {
         &self.fields
     }
 
-    /// Writes the keys of `batch`, and their hashes, into `out`.
+    /// Writes the keys of `batch` into `out`, and their hashes, unless keys are numbers: those are hashed
+    /// by [`KeyBatch::hash_all`] or, once it is known which are wanted, [`KeyBatch::hash_rows`].
     pub(crate) fn encode(&self, batch: &RecordBatch, out: &mut KeyBatch) -> Result<(), RunError> {
         out.width = self.width();
         out.nulls = None;
+        out.hashed = true;
         match self.kind {
             Kind::Global => {
                 out.words.start().resize(batch.num_rows(), 0);
@@ -115,7 +120,7 @@ impl KeyEncoder {
             Kind::Bytes => encode_bytes_column(&plain(batch.column(self.columns[0]))?, out),
             Kind::Fields => self.encode_fields(batch, out)?,
         }
-        debug_assert_eq!(out.hashes.len(), batch.num_rows());
+        debug_assert!(!out.hashed || out.hashes.len() == batch.num_rows());
         Ok(())
     }
 
@@ -156,8 +161,7 @@ impl KeyEncoder {
                 vec![bytes_array(&builder.finish(), self.fields[0].data_type())]
             }
             Kind::Fields => {
-                let mut decoders =
-                    self.fields.iter().map(FieldDecoder::new).collect::<Vec<_>>();
+                let mut decoders = self.fields.iter().map(FieldDecoder::new).collect::<Vec<_>>();
                 for k in 0..keys.len() {
                     keys.bytes(k, &mut |bytes| {
                         let mut rest = bytes.expect("a key of several fields is never NULL itself");
@@ -169,6 +173,49 @@ impl KeyEncoder {
                 decoders.into_iter().map(FieldDecoder::finish).collect()
             }
         }
+    }
+
+    /// Hash and first word of keys known beforehand.
+    pub(crate) fn hashes_of(&self, list: &HotList) -> Result<Vec<(u64, u64)>, ConfigError> {
+        let bad =
+            |why: String| ConfigError::Syntax { what: "hot keys", text: format!("{list:?}"), why };
+        let columns = match list {
+            HotList::Rows(batch) => batch.columns().to_vec(),
+            HotList::Text(texts) => vec![Arc::new(StringArray::from(texts.clone())) as ArrayRef],
+        };
+        if columns.len() != self.fields.len() {
+            return Err(bad(format!(
+                "{} value(s) a key were given, the key has {} column(s)",
+                columns.len(),
+                self.fields.len()
+            )));
+        }
+        let mut own = self.clone();
+        own.columns = (0..columns.len()).collect();
+        let mut typed = Vec::with_capacity(columns.len());
+        for (column, field) in columns.iter().zip(&self.fields) {
+            let values = cast(column, field.data_type()).map_err(|error| bad(error.to_string()))?;
+            // A dictionary may also hold a null as a value.
+            let nulls = column.logical_nulls();
+            let given = |i: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(i));
+            if let Some(row) = (0..values.len()).find(|i| values.is_null(*i) && given(*i)) {
+                let value = arrow::util::display::array_value_to_string(column, row);
+                return Err(bad(format!(
+                    "\"{}\" is not a value of \"{}\", which is {}",
+                    value.unwrap_or_default(),
+                    field.name(),
+                    field.data_type()
+                )));
+            }
+            typed.push((field.name(), values, true));
+        }
+        let batch = RecordBatch::try_from_iter_with_nullable(typed)
+            .map_err(|error| bad(error.to_string()))?;
+        let mut keys = KeyBatch::default();
+        own.encode(&batch, &mut keys).map_err(|error| bad(error.to_string()))?;
+        keys.hash_all(Isa::PORTABLE);
+        let words = keys.words.as_slice();
+        Ok(keys.hashes.iter().enumerate().map(|(i, hash)| (*hash, words[i * keys.width])).collect())
     }
 
     /// The key as text, for messages and reports: fields separated by ", ", NULL as `null`.
@@ -272,7 +319,7 @@ macro_rules! with_64_bit {
     };
 }
 
-/// Canonical words of a column that [`is_word`]; lent where they already are 64-bit words and no row
+/// Canonical words of a column for which `is_word` holds; lent where they already are 64-bit words and no row
 /// is null.
 fn word_values(column: &ArrayRef, own: &mut KeyWords) {
     let lent = with_64_bit!(column, array => Some(array.values().inner().clone()), else None);
@@ -284,9 +331,11 @@ fn word_values(column: &ArrayRef, own: &mut KeyWords) {
         (Some(buffer), Some(nulls)) => {
             let values = ScalarBuffer::<u64>::new(buffer, 0, column.len());
             let out = own.start();
-            out.extend(values.iter().enumerate().map(|(i, word)| {
-                if nulls.is_valid(i) { *word } else { 0 }
-            }));
+            out.extend(values.iter().enumerate().map(
+                |(i, word)| {
+                    if nulls.is_valid(i) { *word } else { 0 }
+                },
+            ));
         }
         (None, nulls) => {
             let out = own.start();
@@ -345,16 +394,8 @@ fn float_word(value: f64) -> u64 {
 fn encode_word_column(column: &ArrayRef, out: &mut KeyBatch) {
     word_values(column, &mut out.words);
     out.nulls = column.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-    let words = out.words.as_slice();
     out.hashes.clear();
-    out.hashes.extend(words.iter().map(|word| hash_word(*word)));
-    if let Some(nulls) = &out.nulls {
-        for (i, hash) in out.hashes.iter_mut().enumerate() {
-            if nulls.is_null(i) {
-                *hash = NULL_HASH;
-            }
-        }
-    }
+    out.hashed = false;
 }
 
 /// Appends the words and hash of the key `text[start..start + len]`.
@@ -390,7 +431,12 @@ fn encode_bytes_column(column: &ArrayRef, out: &mut KeyBatch) {
         }
         DataType::Utf8View => {
             let views = column.as_string_view().views();
-            view_keys(views, |i| column.as_string_view().value(i).as_bytes(), words, &mut out.hashes);
+            view_keys(
+                views,
+                |i| column.as_string_view().value(i).as_bytes(),
+                words,
+                &mut out.hashes,
+            );
             out.long = LongKeys::Views(Arc::clone(column));
         }
         DataType::BinaryView => {
@@ -646,7 +692,7 @@ fn bytes_array(array: &arrow::array::BinaryArray, data_type: &DataType) -> Array
     cast_back(&array, data_type)
 }
 
-/// An array of type `data_type`, which [`is_word`], from canonical words.
+/// An array of type `data_type`, for which `is_word` holds, from canonical words.
 #[expect(clippy::cast_possible_truncation, reason = "words came from values of the type")]
 #[expect(clippy::cast_possible_wrap, reason = "words came from values of the type")]
 fn word_array(words: &[Option<u64>], data_type: &DataType) -> ArrayRef {
@@ -670,9 +716,7 @@ fn word_array(words: &[Option<u64>], data_type: &DataType) -> ArrayRef {
     }
     use DataType as D;
     match data_type {
-        D::Boolean => {
-            Arc::new(words.iter().map(|w| w.map(|w| w != 0)).collect::<BooleanArray>())
-        }
+        D::Boolean => Arc::new(words.iter().map(|w| w.map(|w| w != 0)).collect::<BooleanArray>()),
         D::Int8 => signed!(Int8Type),
         D::Int16 => signed!(Int16Type),
         D::Int32 => signed!(Int32Type),

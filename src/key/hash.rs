@@ -1,13 +1,10 @@
 //! The frozen 64-bit hash of canonical keys.
 //!
 //! Results of these functions stand in savepoints (through key groups) and are pinned by golden values
-//! in the tests. To change one means a new [`VERSION`].
+//! in the tests. To change one means a new version of the function, to be written into savepoints.
 //!
 //! High bits choose the key group, the low 32 bits are the table's tag: the same bits for both would
 //! put all keys of a shard into the same part of its table.
-
-/// Version of the functions below, as written into savepoints.
-pub const VERSION: u32 = 1;
 
 /// Hash of the NULL key. Its low 32 bits differ from those of `hash_word(0)`, see `state::table`.
 pub(crate) const NULL_HASH: u64 = 0x51af_d7ed_558c_cd25;
@@ -16,7 +13,7 @@ pub(crate) const NULL_HASH: u64 = 0x51af_d7ed_558c_cd25;
 const SHORT_A: u64 = 0xa076_1d64_78bd_642f;
 const SHORT_B: u64 = 0xe703_7ed1_a0b4_28db;
 
-/// Hash of a key that is one 64-bit word: the finalizer of SplitMix64 (Steele, Lea, Flood 2014) after
+/// Hash of a key that is one 64-bit word: the finalizer of `SplitMix64` (Steele, Lea, Flood 2014) after
 /// one step of its sequence. A bijection: different words never share a hash.
 #[inline(always)]
 #[cfg(not(force_hash_collisions))]
@@ -72,7 +69,7 @@ mod tests {
         assert_eq!(hash_word(0), 0xe220_a839_7b1d_cdaf);
         assert_eq!(hash_word(1), 0x910a_2dec_8902_5cc1);
         assert_eq!(hash_word(u64::MAX), 0xe4d9_7177_1b65_2c20);
-        assert_eq!(hash_short(0, 0), 0xfaea20cf02a1c2f9);
+        assert_eq!(hash_short(0, 0), 0xfaea_20cf_02a1_c2f9);
         assert_eq!(hash_long(b"a key of more than twelve bytes"), 0);
         assert_ne!(hash_word(0) as u32, NULL_HASH as u32);
     }

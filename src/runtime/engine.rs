@@ -17,7 +17,7 @@ use super::source::Source;
 use super::source_set::SourceSet;
 use super::wake::Sleeper;
 use super::worker::{self, Feed, WorkerStats};
-use crate::config::Job;
+use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::key::group::groups_of_shard;
 
@@ -59,18 +59,20 @@ impl Engine {
         sources: Option<Vec<Arc<dyn Source>>>,
     ) -> Result<Self, RunError> {
         let job = Arc::new(job);
-        let out_of_orderness =
-            job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
+        let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
         let sources = sources.map(|sources| {
-            Arc::new(SourceSet::new(sources, out_of_orderness, job.idle_timeout))
+            let even = job.skew != SkewMode::Off;
+            let idle_timeout = job.idle_timeout;
+            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, job.workers, even))
         });
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
-        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes));
+        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new() };
         // All feeds are known to all shards before the first thread runs.
-        let feeds = sleepers.iter().map(|sleeper| engine.feed(sleeper)).collect::<Vec<_>>();
+        let feeds = sleepers.iter().enumerate();
+        let feeds = feeds.map(|(id, sleeper)| engine.feed(id, sleeper)).collect::<Vec<_>>();
         if engine.sources.is_some() {
             engine.shared.closing.store(true, Ordering::SeqCst);
         }
@@ -81,10 +83,10 @@ impl Engine {
         Ok(engine)
     }
 
-    fn feed(&self, sleeper: &Sleeper) -> Option<Feed> {
+    fn feed(&self, worker: usize, sleeper: &Sleeper) -> Option<Feed> {
         let sources = self.sources.as_ref()?;
         let ingest = Ingest::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
-        Some(Feed::new(Arc::clone(sources), ingest))
+        Some(Feed::new(worker, Arc::clone(sources), ingest))
     }
 
     fn start_thread(
@@ -100,10 +102,10 @@ impl Engine {
             if let Some(core) = core {
                 affinity::pin(core);
             }
-            let shard = Shard::new(id, Arc::clone(&shared));
-            let run = AssertUnwindSafe(|| worker::run(&shared, shard, feed, &sleeper));
-            match catch_unwind(run) {
-                Ok(Ok(stats)) => return Some(stats),
+            let state = Shard::new(id, Arc::clone(&shared));
+            let body = AssertUnwindSafe(|| worker::run(&shared, state, feed, &sleeper));
+            match catch_unwind(body) {
+                Ok(Ok(done)) => return Some(done),
                 Ok(Err(error)) => shared.fail(error),
                 Err(panic) => {
                     let message = panic_message(panic.as_ref());
@@ -214,20 +216,30 @@ impl Engine {
             }
         }
         let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
+        let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
+        let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
         let report = RunReport {
             rows_in,
-            rows_aggregated: stats.iter().map(|stats| stats.shard.rows_in).sum(),
+            rows_aggregated: stats
+                .iter()
+                .map(|stats| stats.shard.rows_in + stats.rows_hot)
+                .sum::<u64>()
+                + rows_hot_at_producers,
             rows_late: counts.late,
             rows_rejected: rejected,
             windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
             rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
             elapsed: self.shared.started.elapsed(),
             max_parallelism: job.max_parallelism,
+            isa: job.isa,
             huge_pages: !stats.iter().any(|stats| stats.shard.no_huge_pages),
             shards: shards.collect(),
+            rows_hot_at_producers,
+            unmitigated_rows: lock(&self.shared.owner_rows).clone(),
+            hot_keys: self.shared.skew.as_ref().map(|skew| skew.hot_keys()).unwrap_or_default(),
+            two_phase_given_up_at_row: (given_up != u64::MAX).then_some(given_up),
         };
-        let accounted =
-            report.rows_aggregated + report.rows_late + report.rows_rejected_total();
+        let accounted = report.rows_aggregated + report.rows_late + report.rows_rejected_total();
         if accounted != report.rows_in {
             return Err(RunError::RowsLost { rows_in: report.rows_in, accounted });
         }
@@ -240,8 +252,8 @@ fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
     let groups = groups_of_shard(shard, job.shards(), job.max_parallelism);
     ShardReport {
         key_groups: (*groups.start(), *groups.end()),
-        rows_in: stats.shard.rows_in,
-        rows_hot: 0,
+        rows_in: stats.shard.rows_in + stats.rows_hot,
+        rows_hot: stats.rows_hot,
         rows_out: stats.shard.rows_out,
         busy: stats.busy,
         idle: stats.idle,

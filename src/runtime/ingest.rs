@@ -7,17 +7,22 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
+use super::hot::HotKeys;
 use super::message::{Message, Prepared};
 use super::ring::{Producer, ring};
 use super::router::Router;
 use super::shared::{Arrival, EngineShared, IngestShared};
 use super::sink::lock;
 use super::wake::{Sleeper, Wake};
+use crate::config::Job;
 use crate::error::RunError;
+
+/// Keys in one pane of partials from which it is handed on early.
+const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
 
 /// How long a waiting producer sleeps before it looks whether the engine still lives.
 const WAIT: Duration = Duration::from_millis(50);
@@ -42,7 +47,23 @@ pub struct Ingest {
     told: Vec<i64>,
     /// For a worker that reads several inputs: what it promises, which then replaces the router's.
     promise: Option<i64>,
+    mini_batch: MiniBatch,
+    /// A worker owns it, so nobody else reads one of its rings: it must never wait.
+    never_waits: bool,
     ended: bool,
+}
+
+/// Progress towards the next mini-batch of partials.
+#[derive(Debug)]
+struct MiniBatch {
+    rows: u64,
+    since: Instant,
+}
+
+impl MiniBatch {
+    fn new() -> Self {
+        Self { rows: 0, since: Instant::now() }
+    }
 }
 
 /// Why [`Ingest::try_push`] did not take a batch.
@@ -64,7 +85,9 @@ impl Ingest {
 
     /// Opens the handle of a worker's feed: its thread never waits here, and is woken by `wake`.
     pub(crate) fn open_for_worker(engine: &Arc<EngineShared>, wake: Arc<Wake>) -> Self {
-        Self::open_with(engine, Sleeper::new(), wake)
+        let mut ingest = Self::open_with(engine, Sleeper::new(), wake);
+        ingest.never_waits = true;
+        ingest
     }
 
     fn open_with(engine: &Arc<EngineShared>, sleeper: Sleeper, wake: Arc<Wake>) -> Self {
@@ -81,7 +104,13 @@ impl Ingest {
         // First be seen, then look how far time has come: a shard that did not see this handle has
         // published how far it went before it looked (`Shard::advance`).
         engine.version.fetch_add(1, Ordering::SeqCst);
-        let mut router = Router::new(Arc::clone(&engine.job));
+        let hot = engine.skew.as_ref().map(|control| {
+            let slot = engine.producers.fetch_add(1, Ordering::Relaxed);
+            let producers =
+                if engine.reads { engine.job.workers } else { lock(&engine.ingests).len() };
+            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), slot, producers)
+        });
+        let mut router = Router::new(Arc::clone(&engine.job), hot);
         router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
         let shards = rings.len();
         Self {
@@ -94,6 +123,8 @@ impl Ingest {
             backlog: None,
             told: vec![i64::MIN; shards],
             promise: None,
+            mini_batch: MiniBatch::new(),
+            never_waits: false,
             ended: false,
         }
     }
@@ -168,15 +199,25 @@ impl Ingest {
         }
         self.ended = true;
         let watermark = self.current_watermark();
-        for slot in &mut self.outbox {
-            *slot = Some(Message { rows: None, watermark, end: true });
+        for (shard, slot) in self.outbox.iter_mut().enumerate() {
+            let partials = self.router.partials.take_all(shard);
+            *slot = Some(Message { rows: None, partials, watermark, end: true });
         }
+        self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         let mut total = lock(&self.engine.finished_counts);
         total.rows_in += self.router.counts.rows_in;
         total.late += self.router.counts.late;
         total.null_time += self.router.counts.null_time;
         total.time_out_of_range += self.router.counts.time_out_of_range;
+        drop(total);
+        if !self.engine.reads {
+            self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
+        }
+        let mut owner_rows = lock(&self.engine.owner_rows);
+        for (total, rows) in owner_rows.iter_mut().zip(&self.router.owner_rows) {
+            *total += rows;
+        }
     }
 
     fn check(&self, batch: &RecordBatch) -> Result<(), RunError> {
@@ -238,9 +279,19 @@ impl Ingest {
         self.router.watermark.get()
     }
 
+    /// The job it feeds.
+    pub(crate) fn job(&self) -> &Job {
+        &self.engine.job
+    }
+
     /// What this producer promises to the shards, instead of its input's watermark.
     pub(crate) fn promise(&mut self, watermark: i64) {
         self.promise = Some(self.promise.unwrap_or(i64::MIN).max(watermark));
+    }
+
+    /// Rows aggregated by this producer's own thread.
+    pub(crate) fn rows_hot(&self) -> u64 {
+        self.router.partials.rows
     }
 
     fn current_watermark(&self) -> i64 {
@@ -280,25 +331,62 @@ impl Ingest {
             self.backlog = Some((batch, start + rows));
         }
         if rows > 0 {
-            let prepared = self.router.route(&slice, self.engine.sink.as_ref())?;
-            self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
+            if self.router.give_up_two_phase() {
+                self.engine.two_phase_given_up.fetch_min(seen, Ordering::Relaxed);
+            }
             self.queue_rows(&prepared);
+            self.queue_mini_batch(rows as u64);
         }
         Ok(true)
     }
 
+    /// Queues each shard's rows, with the partials that its new watermark closes.
     fn queue_rows(&mut self, prepared: &Arc<Prepared>) {
         let watermark = self.current_watermark();
         for (shard, part) in prepared.parts.iter().enumerate() {
             if !part.selection.is_empty() {
+                let partials = self.router.partials.take_closed(shard, watermark);
                 let rows = Some(Arc::clone(prepared));
-                self.outbox[shard] = Some(Message { rows, watermark, end: false });
+                self.outbox[shard] = Some(Message { rows, partials, watermark, end: false });
                 self.told[shard] = watermark;
             }
         }
     }
 
-    /// Queues the watermark for shards that would close a window if they knew it; false if there are none.
+    /// Adds partials to the outbox that are to be handed on before their window closes: because they are
+    /// many, or it is time.
+    fn queue_mini_batch(&mut self, rows: u64) {
+        let job = &self.engine.job;
+        self.mini_batch.rows += rows;
+        let due = job.mini_batch_rows.is_some_and(|most| self.mini_batch.rows >= most)
+            || job.mini_batch_latency.is_some_and(|most| self.mini_batch.since.elapsed() >= most);
+        if due {
+            self.mini_batch = MiniBatch::new();
+        }
+        let watermark = self.current_watermark();
+        for (shard, slot) in self.outbox.iter_mut().enumerate() {
+            let partials = if due {
+                self.router.partials.take_all(shard)
+            } else {
+                self.router.partials.take_large(shard, PARTIAL_KEYS_MAX)
+            };
+            if partials.is_empty() {
+                continue;
+            }
+            if let Some(message) = slot {
+                message.partials.extend(partials);
+            } else {
+                // The watermark of an earlier message: partials it closes may be among those not due.
+                let watermark = self.told[shard].min(watermark);
+                *slot = Some(Message { rows: None, partials, watermark, end: false });
+            }
+        }
+    }
+
+    /// Queues the watermark for shards that would close a window if they knew it, with the partials of
+    /// such windows; false if there are none.
     fn queue_watermark(&mut self) -> bool {
         let Some(windows) = self.engine.job.windows else { return false };
         if self.ended {
@@ -309,7 +397,8 @@ impl Ingest {
         for (shard, told) in self.told.iter_mut().enumerate() {
             // Window ends are window starts: something can close only if the start has changed.
             if watermark > *told && windows.start(watermark) != windows.start(*told) {
-                self.outbox[shard] = Some(Message { rows: None, watermark, end: false });
+                let partials = self.router.partials.take_closed(shard, watermark);
+                self.outbox[shard] = Some(Message { rows: None, partials, watermark, end: false });
                 *told = watermark;
                 queued = true;
             }
@@ -355,7 +444,8 @@ impl Ingest {
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        if !self.ended && !self.engine.is_stopped() {
+        // A worker drops its handle before the end only when it fails, and then the run does.
+        if !self.ended && !self.never_waits && !self.engine.is_stopped() {
             // An error here is the run's error, and told by `finish`.
             if let Err(error) = self.end() {
                 self.engine.fail(error);

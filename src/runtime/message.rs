@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use super::partials::Partial;
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
 
@@ -14,7 +15,9 @@ use crate::key::batch::KeyBatch;
 pub(crate) struct Message {
     /// Rows for this shard, if any.
     pub(crate) rows: Option<Arc<Prepared>>,
-    /// The producer's watermark after the rows.
+    /// Partial aggregates of keys that this shard owns.
+    pub(crate) partials: Vec<Partial>,
+    /// The producer's watermark after the rows and partials.
     pub(crate) watermark: i64,
     /// The producer has closed; nothing follows.
     pub(crate) end: bool,

@@ -2,15 +2,21 @@
 
 pub(crate) mod wake;
 pub(crate) mod ring;
+pub(crate) mod partials;
 pub(crate) mod message;
 pub mod sink;
+pub mod report;
+pub(crate) mod skew_control;
+pub(crate) mod hot;
 pub(crate) mod router;
 pub(crate) mod shared;
 pub mod ingest;
 pub(crate) mod shard;
 pub mod source;
+pub mod memory;
 pub(crate) mod source_set;
 pub(crate) mod affinity;
-pub mod report;
 pub(crate) mod worker;
 pub mod engine;
+#[cfg(test)]
+mod equality;

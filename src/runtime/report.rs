@@ -1,9 +1,17 @@
 //! What a run did: rows accounted for, shards, imbalance.
 
+use std::fmt;
 use std::time::Duration;
 
+use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
+
+use crate::kernel::Isa;
+pub use crate::skew::hot_set::Cause;
+
 /// Report of a finished run.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RunReport {
     /// Rows that came in, those included that a source could not read.
@@ -22,10 +30,104 @@ pub struct RunReport {
     pub elapsed: Duration,
     /// Number of key groups.
     pub max_parallelism: u32,
+    /// Instruction set of the kernels.
+    pub isa: Isa,
     /// Whether all large state lay on huge pages, as far as there was any.
     pub huge_pages: bool,
     /// One entry a shard.
     pub shards: Vec<ShardReport>,
+    /// Rows of hot keys that were aggregated by the producers' own threads (those of handles, not of
+    /// workers that read).
+    pub rows_hot_at_producers: u64,
+    /// Rows that each shard would have aggregated if every row had gone to its owner.
+    pub unmitigated_rows: Vec<u64>,
+    /// Keys that were hot at some time, those that no longer were at the end first.
+    pub hot_keys: Vec<HotKeyReport>,
+    /// Rows after which two-phase aggregation of all keys was given up because it did not pay.
+    pub two_phase_given_up_at_row: Option<u64>,
+}
+
+/// A key that was hot, and why.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct HotKeyReport {
+    /// The key, one value per key column; empty if no row of it was seen.
+    pub key: Vec<KeyValue>,
+    /// Its share of the rows (when it was largest, if the key is no longer hot).
+    pub share: f64,
+    /// The share is hardly below this.
+    pub share_low: f64,
+    /// The share is hardly above this.
+    pub share_high: f64,
+    /// Partial aggregates over which its rows were spread, per window.
+    pub salts: u16,
+    /// Why it was promoted.
+    pub cause: Cause,
+    /// Rows of the run when it was promoted.
+    pub promoted_at_row: u64,
+    /// Rows of the run when it was demoted.
+    pub demoted_at_row: Option<u64>,
+    /// The decision in words.
+    pub explanation: String,
+}
+
+/// One value of a key, for reports.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum KeyValue {
+    /// NULL.
+    Null,
+    /// A boolean.
+    Boolean(bool),
+    /// An integer.
+    Integer(i128),
+    /// A float.
+    Float(f64),
+    /// Anything else, as text.
+    Text(String),
+}
+
+impl fmt::Display for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Null => f.write_str("null"),
+            Self::Boolean(value) => value.fmt(f),
+            Self::Integer(value) => value.fmt(f),
+            Self::Float(value) => value.fmt(f),
+            Self::Text(value) => value.fmt(f),
+        }
+    }
+}
+
+impl KeyValue {
+    /// The value of `column` at `row`.
+    pub(crate) fn of(column: &ArrayRef, row: usize) -> Self {
+        if column.is_null(row) {
+            return Self::Null;
+        }
+        let one = column.slice(row, 1);
+        let number = |to: DataType| cast(&one, &to).ok().filter(|array| array.is_valid(0));
+        match column.data_type() {
+            DataType::Boolean => Self::Boolean(one.as_boolean().value(0)),
+            DataType::UInt64 => {
+                Self::Integer(i128::from(one.as_primitive::<UInt64Type>().value(0)))
+            }
+            other if other.is_integer() => match number(DataType::Int64) {
+                Some(wide) => Self::Integer(i128::from(wide.as_primitive::<Int64Type>().value(0))),
+                None => Self::Text(text(column, row)),
+            },
+            other if other.is_floating() => match number(DataType::Float64) {
+                Some(wide) => Self::Float(wide.as_primitive::<Float64Type>().value(0)),
+                None => Self::Text(text(column, row)),
+            },
+            _ => Self::Text(text(column, row)),
+        }
+    }
+}
+
+fn text(column: &ArrayRef, row: usize) -> String {
+    arrow::util::display::array_value_to_string(column, row)
+        .unwrap_or_else(|_| "(not printable)".to_owned())
 }
 
 /// One shard's part of a [`RunReport`].

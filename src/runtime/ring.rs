@@ -128,40 +128,42 @@ impl<T: Send> Consumer<T> {
     }
 }
 
+#[cfg(not(loom))]
 fn write_slot<T>(slot: &UnsafeCell<MaybeUninit<T>>, value: T) {
-    #[cfg(loom)]
-    let place = slot.get_mut();
-    #[cfg(loom)]
-    let place = place.deref();
-    #[cfg(not(loom))]
-    let place = slot.get();
-    #[cfg(loom)]
-    // SAFETY: as below.
-    unsafe {
-        place.write(value)
-    };
-    #[cfg(not(loom))]
     // SAFETY: called by the one producer (`&mut Producer`) for the slot at `tail`, which `push` found
     // free: the consumer has passed it (acquire load of `head`) and will not touch it before `tail` moves.
-    unsafe {
-        (*place).write(value)
-    };
+    let place = unsafe { &mut *slot.get() };
+    place.write(value);
 }
 
+#[cfg(not(loom))]
 fn take_slot<T>(slot: &UnsafeCell<MaybeUninit<T>>) -> T {
-    #[cfg(loom)]
-    let place = slot.get_mut();
-    #[cfg(loom)]
-    // SAFETY: as below.
-    let value = unsafe { place.deref().assume_init_read() };
-    #[cfg(not(loom))]
-    let place = slot.get();
-    #[cfg(not(loom))]
     // SAFETY: called by the one consumer (`&mut Consumer`, or the last owner on drop) for the slot at
-    // `head`, below `tail` (acquire load), so the producer wrote it in full and will not touch it before
-    // `head` moves; `head` moves past it right after, so it is read once.
-    let value = unsafe { (*place).assume_init_read() };
-    value
+    // `head`, below `tail` (acquire load), so the producer will not touch it before `head` moves.
+    let place = unsafe { &*slot.get() };
+    // SAFETY: the producer wrote it in full before it moved `tail` past it; `head` moves past it right
+    // after, so it is read once.
+    unsafe { place.assume_init_read() }
+}
+
+/// The same through loom's cell, which checks that the two sides never overlap.
+#[cfg(loom)]
+fn write_slot<T>(slot: &UnsafeCell<MaybeUninit<T>>, value: T) {
+    slot.with_mut(|place| {
+        // SAFETY: as above.
+        let place = unsafe { &mut *place };
+        place.write(value);
+    });
+}
+
+#[cfg(loom)]
+fn take_slot<T>(slot: &UnsafeCell<MaybeUninit<T>>) -> T {
+    slot.with_mut(|place| {
+        // SAFETY: as above.
+        let place = unsafe { &mut *place };
+        // SAFETY: as above.
+        unsafe { place.assume_init_read() }
+    })
 }
 
 impl<T> Drop for Shared<T> {

@@ -11,15 +11,21 @@ use arrow::compute::take_record_batch;
 use arrow::record_batch::RecordBatch;
 use hashbrown::HashMap;
 
+use super::hot::HotKeys;
 use super::message::{Part, Prepared, Segment};
+use super::partials::Partials;
 use super::sink::{Rejection, Sink};
 use crate::column::Column;
-use crate::config::Job;
+use crate::config::{Job, SkewMode};
 use crate::error::{ConfigError, RunError};
+use crate::kernel::reduce::MinMax;
 use crate::key::group::{key_group, shard_of_group};
 use crate::time::event_time::{Times, times};
 use crate::time::watermark::Watermark;
 use crate::time::window::Tumbling;
+
+/// Rows after which two-phase mode is judged.
+const TWO_PHASE_TRIAL_ROWS: u64 = 262_144;
 
 /// Marks a row that goes to no window.
 const EXCLUDED: u32 = u32::MAX;
@@ -36,6 +42,14 @@ pub(crate) struct Router {
     pub(crate) watermark: Watermark,
     pub(crate) counts: RowCounts,
     windows: WindowScratch,
+    /// Which rows are hot; none in a job that does not ask.
+    hot: Option<HotKeys>,
+    /// Partial aggregates that have not been handed on.
+    pub(crate) partials: Partials,
+    /// Whether all rows are aggregated here first.
+    two_phase: bool,
+    /// Rows of each owner, hot ones included.
+    pub(crate) owner_rows: Vec<u64>,
 }
 
 /// What became of the rows of one producer.
@@ -64,6 +78,8 @@ struct WindowScratch {
     starts: Vec<i64>,
     /// For each row, an index into `starts`, or [`EXCLUDED`].
     ordinals: Vec<u32>,
+    /// The same for hot rows, while both are at hand.
+    hot_ordinals: Vec<u32>,
     by_start: HashMap<i64, u32>,
     late: Vec<u32>,
     null_time: Vec<u32>,
@@ -75,14 +91,22 @@ struct WindowScratch {
 }
 
 impl Router {
-    pub(crate) fn new(job: Arc<Job>) -> Self {
+    /// A router of a producer; `hot` if hot keys are to be treated apart.
+    pub(crate) fn new(job: Arc<Job>, hot: Option<HotKeys>) -> Self {
         let groups = u16::try_from(job.max_parallelism).expect("at most 2^15 key groups");
         let owners = (0..groups)
             .map(|group| shard_of_group(group, job.shards(), job.max_parallelism))
             .collect();
         let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
+        let partials = Partials::new(Arc::clone(&job));
+        let two_phase = job.skew == SkewMode::TwoPhase;
+        let owner_rows = vec![0; job.workers];
         Self {
             job,
+            hot,
+            partials,
+            two_phase,
+            owner_rows,
             owners,
             pool: Vec::new(),
             watermark: Watermark::new(out_of_orderness),
@@ -96,6 +120,7 @@ impl Router {
     pub(crate) fn route(
         &mut self,
         batch: &RecordBatch,
+        rows_seen: u64,
         sink: &dyn Sink,
     ) -> Result<Arc<Prepared>, RunError> {
         let mut lent = self.take_free();
@@ -113,23 +138,121 @@ impl Router {
             part.segments.clear();
         }
         self.counts.rows_in += batch.num_rows() as u64;
+        if let Some(hot) = &mut self.hot {
+            hot.observe(&prepared.keys, rows_seen);
+        }
         match self.assign_windows(batch)? {
-            Assignment::One(window) => {
-                split(&prepared.keys.hashes, &self.owners, self.job.max_parallelism, &mut prepared.parts);
-                for part in &mut prepared.parts {
-                    if !part.selection.is_empty() {
-                        part.segments.push(Segment { window, end: part.selection.len() });
-                    }
-                }
-            }
+            Assignment::One(window) => self.split_one_window(prepared, window),
             Assignment::Nothing => self.side_outputs(batch, sink)?,
             Assignment::Mixed => {
-                self.split_by_window(prepared);
+                self.split_mixed(prepared);
                 self.side_outputs(batch, sink)?;
             }
         }
+        for (rows, part) in self.owner_rows.iter_mut().zip(&prepared.parts) {
+            *rows += part.selection.len() as u64;
+        }
+        if self.two_phase {
+            self.aggregate_all(prepared);
+        }
         self.pool.push(Arc::clone(&lent));
         Ok(lent)
+    }
+
+    /// Takes out hot rows, and selects the others for their owners.
+    fn split_one_window(&mut self, prepared: &mut Prepared, window: i64) {
+        let max_parallelism = self.job.max_parallelism;
+        match self.hot.as_mut().filter(|hot| !hot.is_empty()) {
+            None => {
+                prepared.keys.hash_all(self.job.isa);
+                split(&prepared.keys.hashes, &self.owners, max_parallelism, &mut prepared.parts);
+            }
+            Some(hot) => {
+                let rows = hot.split(&mut prepared.keys);
+                let mut start = 0;
+                for run in &rows.runs {
+                    let owner =
+                        usize::from(self.owners[usize::from(key_group(run.hash, max_parallelism))]);
+                    let hot_rows = &rows.hot[start..run.end];
+                    start = run.end;
+                    self.owner_rows[owner] += hot_rows.len() as u64;
+                    self.partials.add_one_key(window, (owner, run.salt), prepared, hot_rows);
+                }
+                let Prepared { keys, parts, .. } = prepared;
+                split_rows(&rows.cold, &keys.hashes, &self.owners, max_parallelism, parts);
+            }
+        }
+        for part in &mut prepared.parts {
+            if !part.selection.is_empty() {
+                part.segments.push(Segment { window, end: part.selection.len() });
+            }
+        }
+    }
+
+    /// The same for a batch of several windows, where runs of one key and window are short: hot rows are
+    /// looked up in the partials like any row.
+    fn split_mixed(&mut self, prepared: &mut Prepared) {
+        if let Some(hot) = self.hot.as_mut().filter(|hot| !hot.is_empty()) {
+            let rows = hot.split(&mut prepared.keys);
+            if !rows.hot.is_empty() {
+                prepared.keys.hash_all(self.job.isa);
+                let cold = &mut self.windows.hot_ordinals;
+                cold.clear();
+                cold.resize(self.windows.ordinals.len(), EXCLUDED);
+                for row in &rows.hot {
+                    let row = *row as usize;
+                    std::mem::swap(&mut cold[row], &mut self.windows.ordinals[row]);
+                }
+                std::mem::swap(&mut self.windows.hot_ordinals, &mut self.windows.ordinals);
+                self.split_by_window(prepared);
+                self.aggregate_all(prepared);
+                std::mem::swap(&mut self.windows.hot_ordinals, &mut self.windows.ordinals);
+            }
+        }
+        prepared.keys.hash_all(self.job.isa);
+        self.split_by_window(prepared);
+    }
+
+    /// Aggregates all selected rows here, instead of handing them to their owners.
+    fn aggregate_all(&mut self, prepared: &mut Prepared) {
+        for owner in 0..prepared.parts.len() {
+            let part = std::mem::take(&mut prepared.parts[owner]);
+            if self.owner_rows_counted_here() {
+                self.owner_rows[owner] += part.selection.len() as u64;
+            }
+            self.partials.add_part(owner, prepared, &part);
+            let Part { mut selection, mut segments } = part;
+            selection.clear();
+            segments.clear();
+            prepared.parts[owner] = Part { selection, segments };
+        }
+    }
+
+    /// Hot rows of mixed batches are counted where they are aggregated; rows of two-phase mode were
+    /// counted when they were selected.
+    fn owner_rows_counted_here(&self) -> bool {
+        !self.two_phase
+    }
+
+    /// Ends two-phase mode where partials are nearly as many as rows: then it costs and gains nothing.
+    /// True if it was ended just now.
+    pub(crate) fn give_up_two_phase(&mut self) -> bool {
+        let rows = self.partials.rows;
+        if self.two_phase
+            && rows >= TWO_PHASE_TRIAL_ROWS
+            && (self.partials.handed_on + self.partials.held()) * 2 > rows
+        {
+            self.two_phase = false;
+            return true;
+        }
+        false
+    }
+
+    /// Tells the control of hot keys that this producer has gone.
+    pub(crate) fn leave(&self, rows_seen: u64) {
+        if let Some(hot) = &self.hot {
+            hot.leave(rows_seen);
+        }
     }
 
     /// A prepared batch that no shard holds any more, or a new one.
@@ -143,10 +266,11 @@ impl Router {
     fn assign_windows(&mut self, batch: &RecordBatch) -> Result<Assignment, RunError> {
         let Some(time) = &self.job.time else { return Ok(Assignment::One(0)) };
         let column = batch.column(time.column);
-        let times = times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
+        let times =
+            times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
         let Some(windows) = self.job.windows else { return Ok(Assignment::One(0)) };
         self.windows.start();
-        if let (None, Some((min, max))) = (&times.nulls, min_max(&times.values))
+        if let (None, Some((min, max))) = (&times.nulls, self.job.isa.run(MinMax(&times.values)))
             && let Some(window) = windows.start(min)
             && windows.start(max) == Some(window)
         {
@@ -174,8 +298,8 @@ impl Router {
             ranks[*ordinal] = u32::try_from(rank).expect("no more windows than rows");
         }
         let shards = self.job.workers;
-        let max_parallelism = self.job.max_parallelism;
-        let owner = |hash: u64| usize::from(self.owners[usize::from(key_group(hash, max_parallelism))]);
+        let (owners, max_parallelism) = (&self.owners, self.job.max_parallelism);
+        let owner = |hash: u64| usize::from(owners[usize::from(key_group(hash, max_parallelism))]);
         counts.clear();
         counts.resize(starts.len() * shards, 0);
         for (hash, ordinal) in prepared.keys.hashes.iter().zip(&*ordinals) {
@@ -285,11 +409,6 @@ fn row_number(row: usize) -> u32 {
     row
 }
 
-fn min_max(values: &[i64]) -> Option<(i64, i64)> {
-    let first = *values.first()?;
-    Some(values.iter().fold((first, first), |(min, max), value| (min.min(*value), max.max(*value))))
-}
-
 /// Selects each row for the shard that owns its key group.
 fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part]) {
     let owner = |hash: u64| owners[usize::from(key_group(hash, max_parallelism))];
@@ -314,6 +433,40 @@ fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part
         many => {
             for (row, hash) in hashes.iter().enumerate() {
                 many[usize::from(owner(*hash))].selection.push(row_number(row));
+            }
+        }
+    }
+}
+
+/// Selects each of `rows` for the shard that owns its key group.
+fn split_rows(
+    rows: &[u32],
+    hashes: &[u64],
+    owners: &[u16],
+    max_parallelism: u32,
+    parts: &mut [Part],
+) {
+    let owner = |row: u32| owners[usize::from(key_group(hashes[row as usize], max_parallelism))];
+    match parts {
+        [only] => only.selection.extend_from_slice(rows),
+        [first, second] => {
+            let (first, second) = (&mut first.selection, &mut second.selection);
+            first.resize(rows.len(), 0);
+            second.resize(rows.len(), 0);
+            let (mut firsts, mut seconds) = (0, 0);
+            for row in rows {
+                let to_second = usize::from(owner(*row));
+                first[firsts] = *row;
+                second[seconds] = *row;
+                firsts += 1 - to_second;
+                seconds += to_second;
+            }
+            first.truncate(firsts);
+            second.truncate(seconds);
+        }
+        many => {
+            for row in rows {
+                many[usize::from(owner(*row))].selection.push(*row);
             }
         }
     }

@@ -184,10 +184,17 @@ impl Shard {
                 start = segment.end;
                 let job = Arc::clone(&self.engine.job);
                 let scratch = &mut self.scratch;
-                let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
+                let pane =
+                    open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
+        }
+        for mut partial in message.partials {
+            let job = Arc::clone(&self.engine.job);
+            let scratch = &mut self.scratch;
+            let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, partial.window)?;
+            pane.merge(&job.plan, &mut partial.pane, scratch);
         }
         let inbound = &mut self.inbound[from];
         inbound.watermark = inbound.watermark.max(message.watermark);
@@ -226,7 +233,10 @@ impl Shard {
                 }
                 self.close_windows(watermark)?;
             }
-            if watermark == i64::MAX && self.engine.closing.load(Ordering::SeqCst) && self.all_ended() {
+            if watermark == i64::MAX
+                && self.engine.closing.load(Ordering::SeqCst)
+                && self.all_ended()
+            {
                 self.done = true;
             }
             self.inbound.retain(|inbound| !inbound.ended);
@@ -278,7 +288,7 @@ impl Shard {
             self.stats.windows_emitted += 1;
             emitted?;
             if self.spare.len() < SPARE_PANES_MAX {
-                pane.clear(&engine.job.plan);
+                pane.clear();
                 self.spare.push(pane);
             }
         }

@@ -2,7 +2,7 @@
 //!
 //! All of it is control plane, touched per batch at most.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -11,8 +11,9 @@ use crossbeam::channel::Sender;
 
 use super::message::Message;
 use super::ring::Consumer;
-use super::sink::{Sink, lock};
 use super::router::RowCounts;
+use super::sink::{Sink, lock};
+use super::skew_control::SkewControl;
 use super::wake::Wake;
 use crate::config::Job;
 use crate::error::RunError;
@@ -35,6 +36,17 @@ pub(crate) struct EngineShared {
     /// Counts of producers that have closed.
     pub(crate) finished_counts: Mutex<RowCounts>,
     pub(crate) rows_in: AtomicU64,
+    /// Decides which keys are hot, in modes with hot keys.
+    pub(crate) skew: Option<Arc<SkewControl>>,
+    /// Producers so far, to number them.
+    pub(crate) producers: AtomicUsize,
+    /// The workers read sources themselves.
+    pub(crate) reads: bool,
+    pub(crate) rows_hot_at_producers: AtomicU64,
+    /// Row at which a producer first gave up two-phase mode; `u64::MAX` if none has.
+    pub(crate) two_phase_given_up: AtomicU64,
+    /// Rows of each owner, hot ones included, of producers that have closed.
+    pub(crate) owner_rows: Mutex<Vec<u64>>,
     pub(crate) started: Instant,
 }
 
@@ -129,7 +141,15 @@ impl IngestShared {
 }
 
 impl EngineShared {
-    pub(crate) fn new(job: Arc<Job>, sink: Arc<dyn Sink>, wakes: Vec<Arc<Wake>>) -> Self {
+    pub(crate) fn new(
+        job: Arc<Job>,
+        sink: Arc<dyn Sink>,
+        wakes: Vec<Arc<Wake>>,
+        reads: bool,
+    ) -> Self {
+        let policy = job.skew_policy().expect("validated when the job was built");
+        let skew = policy.map(|policy| Arc::new(SkewControl::new(policy)));
+        let owner_rows = Mutex::new(vec![0; job.workers]);
         let doors = wakes
             .into_iter()
             .map(|wake| Door {
@@ -151,6 +171,12 @@ impl EngineShared {
             ingests: Mutex::default(),
             finished_counts: Mutex::default(),
             rows_in: AtomicU64::new(0),
+            skew,
+            producers: AtomicUsize::new(0),
+            reads,
+            rows_hot_at_producers: AtomicU64::new(0),
+            two_phase_given_up: AtomicU64::new(u64::MAX),
+            owner_rows,
             started: Instant::now(),
         }
     }

@@ -106,7 +106,8 @@ impl<F: Fn(RecordBatch) -> Result<(), SinkError> + Send + Sync> Sink for Callbac
 /// finishing, what remains is bounded by its state and the limit is lifted, so that a thread may first
 /// finish the engine and then read.
 pub fn channel(capacity: usize) -> (ChannelSink, Receiver) {
-    let state = State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, senders: 1 };
+    let state =
+        State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, senders: 1 };
     let shared = Arc::new(Channel { state: Mutex::new(state), changed: Condvar::new() });
     (ChannelSink(Arc::clone(&shared)), Receiver(shared))
 }

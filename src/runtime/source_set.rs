@@ -12,6 +12,9 @@ use super::sink::lock;
 use super::source::{Source, Take, Unit};
 use crate::error::SourceError;
 
+/// How far a worker may be ahead of the one that has taken the fewest units: this part of them.
+const AHEAD_SHARE: u64 = 32;
+
 /// Longest stretch between two polls that counts as silence of an input: in longer ones the workers were
 /// held back, not the input silent.
 const SILENCE_STEP_MAX: Duration = Duration::from_millis(50);
@@ -23,6 +26,8 @@ pub(crate) struct SourceSet {
     out_of_orderness: i64,
     has_time: bool,
     idle_timeout: Option<Duration>,
+    /// Workers that are ahead in reading wait for the others.
+    even: bool,
     state: Mutex<State>,
 }
 
@@ -31,6 +36,8 @@ struct State {
     inputs: Vec<InputState>,
     /// The largest watermark any worker has promised.
     promised: i64,
+    /// Units taken by each worker; `None` once it was told that there are no more.
+    taken: Vec<Option<u64>>,
 }
 
 #[derive(Debug)]
@@ -71,6 +78,8 @@ impl SourceSet {
         sources: Vec<Arc<dyn Source>>,
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
+        workers: usize,
+        even: bool,
     ) -> Self {
         let inputs = sources
             .iter()
@@ -90,7 +99,8 @@ impl SourceSet {
             out_of_orderness: out_of_orderness.unwrap_or(0),
             has_time: out_of_orderness.is_some(),
             idle_timeout,
-            state: Mutex::new(State { inputs, promised: i64::MIN }),
+            even,
+            state: Mutex::new(State { inputs, promised: i64::MIN, taken: vec![Some(0); workers] }),
         }
     }
 
@@ -99,9 +109,15 @@ impl SourceSet {
         self.has_time
     }
 
-    /// The next unit, of the input that is furthest behind among those that have one.
-    pub(crate) fn take(&self) -> Result<Next, SourceError> {
+    /// The next unit for `worker`, of the input that is furthest behind among those that have one.
+    ///
+    /// Where whoever reads a row may have to aggregate it, even reading is what spreads the work evenly,
+    /// and a worker that is ahead of the others waits. Live inputs are read by whoever comes first.
+    pub(crate) fn take(&self, worker: usize) -> Result<Next, SourceError> {
         let mut state = lock(&self.state);
+        if self.is_ahead(&state, worker) {
+            return Ok(Next::Pending);
+        }
         let mut order = (0..self.sources.len()).collect::<Vec<_>>();
         order.sort_by_key(|input| state.inputs[*input].max_time);
         let mut pending = false;
@@ -115,6 +131,10 @@ impl SourceSet {
                     let input_state = &mut state.inputs[input];
                     debug_assert_eq!(unit.ticket(), input_state.taken, "units are numbered");
                     input_state.taken += 1;
+                    if let Some(taken) = &mut state.taken[worker] {
+                        *taken += 1;
+                    }
+                    let input_state = &mut state.inputs[input];
                     input_state.silent = Duration::ZERO;
                     input_state.asked = None;
                     if std::mem::take(&mut input_state.idle) {
@@ -129,7 +149,23 @@ impl SourceSet {
                 Take::End => state.inputs[input].ended = true,
             }
         }
-        Ok(if pending { Next::Pending } else { Next::End })
+        if pending {
+            return Ok(Next::Pending);
+        }
+        state.taken[worker] = None;
+        Ok(Next::End)
+    }
+
+    fn is_ahead(&self, state: &State, worker: usize) -> bool {
+        let Some(own) = state.taken[worker] else { return false };
+        let least = state.taken.iter().flatten().min().copied().unwrap_or(own);
+        let live = || {
+            self.sources
+                .iter()
+                .zip(&state.inputs)
+                .any(|(source, input)| !input.ended && source.is_live())
+        };
+        self.even && own > least + least / AHEAD_SHARE && !live()
     }
 
     fn note_silence(&self, state: &mut InputState, input: usize) {

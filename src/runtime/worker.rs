@@ -3,15 +3,21 @@
 //! Reading and owning on one thread leaves no core idle whatever the ratio of the two: a worker whose
 //! rings are full does its shard's work, one whose shard has nothing to do reads.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use arrow::record_batch::RecordBatch;
 
 use super::ingest::Ingest;
 use super::shard::{Progress, Shard, ShardStats};
 use super::shared::EngineShared;
+use super::source::Unit;
 use super::source_set::{Next, SourceSet, Taken};
 use super::wake::Sleeper;
-use crate::error::RunError;
+use crate::config::Job;
+use crate::error::{RunError, SourceError};
+use crate::time::event_time::times;
 
 /// Messages a shard takes between two looks at the feed.
 const STEP_MESSAGES: usize = 4;
@@ -29,6 +35,8 @@ const SLEEP_POLLING: Duration = Duration::from_millis(1);
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerStats {
     pub(crate) shard: ShardStats,
+    /// Rows that its feed aggregated into partials.
+    pub(crate) rows_hot: u64,
     pub(crate) busy: Duration,
     pub(crate) idle: Duration,
     pub(crate) backpressured: Duration,
@@ -38,6 +46,7 @@ pub(crate) struct WorkerStats {
 /// The reading half of a worker.
 #[derive(Debug)]
 pub(crate) struct Feed {
+    worker: usize,
     sources: Arc<SourceSet>,
     ingest: Ingest,
     unit: Option<(Taken, Turn)>,
@@ -67,8 +76,8 @@ enum Fed {
 }
 
 impl Feed {
-    pub(crate) fn new(sources: Arc<SourceSet>, ingest: Ingest) -> Self {
-        Self { sources, ingest, unit: None, done: false }
+    pub(crate) fn new(worker: usize, sources: Arc<SourceSet>, ingest: Ingest) -> Self {
+        Self { worker, sources, ingest, unit: None, done: false }
     }
 
     fn step(&mut self) -> Result<Fed, RunError> {
@@ -81,8 +90,11 @@ impl Feed {
         let Some((taken, turn)) = &mut self.unit else { return self.take_unit() };
         match *turn {
             Turn::Unknown => {
-                let max_time =
-                    if self.sources.has_time() { taken.unit.time_max()? } else { None };
+                let max_time = if self.sources.has_time() {
+                    max_time(&mut taken.unit, self.ingest.job())?
+                } else {
+                    None
+                };
                 *turn = Turn::Waiting(max_time);
             }
             Turn::Waiting(max_time) => {
@@ -109,7 +121,7 @@ impl Feed {
     }
 
     fn take_unit(&mut self) -> Result<Fed, RunError> {
-        let next = self.sources.take()?;
+        let next = self.sources.take(self.worker)?;
         self.ingest.promise(self.sources.promise(None));
         match next {
             Next::Unit(taken) => {
@@ -123,6 +135,53 @@ impl Feed {
                 Ok(Fed::Worked)
             }
         }
+    }
+}
+
+/// The largest event time in the unit that lies in a window. Times outside of all windows are rejected
+/// and must not make others late; when the unit's largest time is one of them, which is rare, the unit is
+/// decoded in whole to find the largest of the others.
+fn max_time(unit: &mut Box<dyn Unit>, job: &Job) -> Result<Option<i64>, RunError> {
+    let (Some(largest), Some(windows), Some(time)) = (unit.time_max()?, job.windows, &job.time)
+    else {
+        return Ok(None);
+    };
+    if windows.start(largest).is_some() {
+        return Ok(Some(largest));
+    }
+    let mut decoded = Decoded { ticket: unit.ticket(), batches: VecDeque::new() };
+    let mut largest = None;
+    while let Some(batch) = unit.next_batch()? {
+        // A batch of another schema is refused later, with the reason.
+        if let Some(Ok(times)) = batch.columns().get(time.column).map(times) {
+            let valid = |i: &usize| times.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*i));
+            let times = (0..times.values.len()).filter(valid).map(|i| times.values[i]);
+            largest = largest.max(times.filter(|time| windows.start(*time).is_some()).max());
+        }
+        decoded.batches.push_back(batch);
+    }
+    *unit = Box::new(decoded);
+    Ok(largest)
+}
+
+/// A unit that has been decoded in whole.
+#[derive(Debug)]
+struct Decoded {
+    ticket: u64,
+    batches: VecDeque<RecordBatch>,
+}
+
+impl Unit for Decoded {
+    fn ticket(&self) -> u64 {
+        self.ticket
+    }
+
+    fn time_max(&mut self) -> Result<Option<i64>, SourceError> {
+        unreachable!("asked once, before it was decoded")
+    }
+
+    fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {
+        Ok(self.batches.pop_front())
     }
 }
 
@@ -141,26 +200,26 @@ pub(crate) fn run(
             return Err(RunError::Stopped);
         }
         let progress = shard.step(STEP_MESSAGES)?;
-        let fed = match &mut feed {
+        let reading = match &mut feed {
             Some(feed) => feed.step()?,
             None => Fed::Done,
         };
-        if progress == Progress::Done && fed == Fed::Done {
+        if progress == Progress::Done && reading == Fed::Done {
             break;
         }
-        let worked = progress == Progress::Worked || fed == Fed::Worked;
+        let worked = progress == Progress::Worked || reading == Fed::Worked;
         if worked {
             quiet = 0;
         } else {
             quiet += 1;
-            rest(quiet, &mut shard, fed, sleeper);
+            rest(quiet, &mut shard, reading, sleeper);
         }
         let now = Instant::now();
         let spent = now - last;
         last = now;
         if worked {
             stats.busy += spent;
-        } else if fed == Fed::HeldBack {
+        } else if reading == Fed::HeldBack {
             stats.backpressured += spent;
         } else {
             stats.idle += spent;
@@ -168,17 +227,18 @@ pub(crate) fn run(
     }
     stats.cpu = cpu_time();
     stats.shard = shard.stats.clone();
+    stats.rows_hot = feed.map_or(0, |feed| feed.ingest.rows_hot());
     Ok(stats)
 }
 
 /// Waits a little, and longer the longer nothing has happened.
-fn rest(quiet: u32, shard: &mut Shard, fed: Fed, sleeper: &Sleeper) {
+fn rest(quiet: u32, shard: &mut Shard, reading: Fed, sleeper: &Sleeper) {
     if quiet <= SPIN_ROUNDS {
         std::hint::spin_loop();
     } else if quiet <= SPIN_ROUNDS + YIELD_ROUNDS {
         std::thread::yield_now();
     } else {
-        let timeout = match (fed, shard.idle_check_interval()) {
+        let timeout = match (reading, shard.idle_check_interval()) {
             (Fed::Done, None) => SLEEP,
             (Fed::Done, Some(interval)) => interval.min(SLEEP),
             _ => SLEEP_POLLING,
@@ -190,8 +250,5 @@ fn rest(quiet: u32, shard: &mut Shard, fed: Fed, sleeper: &Sleeper) {
 /// Processor time of this thread.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    Duration::new(
-        u64::try_from(time.tv_sec).unwrap_or(0),
-        u32::try_from(time.tv_nsec).unwrap_or(0),
-    )
+    Duration::new(u64::try_from(time.tv_sec).unwrap_or(0), u32::try_from(time.tv_nsec).unwrap_or(0))
 }

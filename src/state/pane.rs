@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::aggregate::Side;
 use crate::aggregate::plan::Plan;
 use crate::column::Column;
-use crate::error::RunError;
+use crate::error::{Overflow, RunError};
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 
@@ -59,9 +59,9 @@ impl Pane {
     }
 
     /// Forgets everything and keeps the memory.
-    pub(crate) fn clear(&mut self, plan: &Plan) {
+    pub(crate) fn clear(&mut self) {
         self.table.clear();
-        self.sides = new_sides(plan);
+        self.sides.iter_mut().for_each(Side::clear);
     }
 
     /// Aggregates the rows `selection` of a batch.
@@ -75,8 +75,29 @@ impl Pane {
     ) {
         for rows in selection.chunks(UPDATE_ROWS) {
             scratch.ptrs.clear();
-            self.table.lookup(keys, rows, &mut scratch.ptrs);
+            self.table.lookup(plan.isa, keys, rows, &mut scratch.ptrs);
             self.update_rows(plan, &scratch.ptrs, columns, rows);
+        }
+    }
+
+    /// Aggregates `rows` of a batch, which all have the same key, into that key's row: each accumulator
+    /// reduces them in registers and touches the row once.
+    pub(crate) fn update_one_key(
+        &mut self,
+        plan: &Plan,
+        keys: &KeyBatch,
+        columns: &[Column],
+        rows: &[u32],
+        scratch: &mut Scratch,
+    ) {
+        scratch.ptrs.clear();
+        self.table.lookup(plan.isa, keys, &rows[..1], &mut scratch.ptrs);
+        let width = self.table.width();
+        let mut states = self.table.rows_mut().rows(&scratch.ptrs);
+        for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+            let column = placed.column.map(|column| &columns[column]);
+            let state = states.state_mut(0, width + placed.offset, placed.accumulator.words());
+            placed.accumulator.update_dense(plan.isa, state, side, column, rows);
         }
     }
 
@@ -100,7 +121,7 @@ impl Pane {
             scratch.selection.clear();
             scratch.selection.extend(0..ids.end - ids.start);
             scratch.ptrs.clear();
-            self.table.lookup(&scratch.keys, &scratch.selection, &mut scratch.ptrs);
+            self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
             let mut into = self.table.rows_mut().rows(&scratch.ptrs);
@@ -130,15 +151,16 @@ impl Pane {
             let placed = &plan.accumulators[output.placed];
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
-            let column =
-                placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
-            columns.push(column.map_err(|misfit| RunError::Overflow {
-                aggregate: output.text.clone(),
-                key: keys.text(&self.table.keys(ids.clone()), misfit.row),
-                window: window.map(|text| text()),
-                value: misfit.value,
-                data_type: misfit.data_type,
-                advice: misfit.advice,
+            let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
+            columns.push(column.map_err(|misfit| {
+                RunError::Overflow(Box::new(Overflow {
+                    aggregate: output.text.clone(),
+                    key: keys.text(&self.table.keys(ids.clone()), misfit.row),
+                    window: window.map(|text| text()),
+                    value: misfit.value,
+                    data_type: misfit.data_type,
+                    advice: misfit.advice,
+                }))
             })?);
         }
         Ok(columns)

@@ -14,7 +14,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::ptr::NonNull;
 
 use crate::sys::WordChunk;
 
@@ -25,7 +24,7 @@ const FIRST_CHUNK_ROWS: usize = if cfg!(test) { 4 } else { 64 };
 ///
 /// Useless without a [`Rows`], which can be built only by the store the pointer came from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RowPtr(NonNull<u64>);
+pub(crate) struct RowPtr(*mut u64);
 
 // SAFETY: a `RowPtr` is a number until it is dereferenced, which only `Rows` does, and a `Rows`
 // borrows the store, so the usual rules for `&mut RowStore` decide which thread may use it.
@@ -37,9 +36,19 @@ impl fmt::Debug for RowPtr {
     }
 }
 
+impl RowPtr {
+    /// Asks the processor to load the row's first cache line.
+    #[inline(always)]
+    pub(crate) fn prefetch(self) {
+        crate::sys::prefetch(self.0);
+    }
+}
+
 /// Append-only rows of `stride` words each, addressed by dense ids `0, 1, 2, ...`.
 pub(crate) struct RowStore {
     chunks: Vec<WordChunk>,
+    /// For each chunk, where row 0 would lie if the chunk's rows went on downwards to it.
+    origins: Vec<RowPtr>,
     stride: usize,
     len: usize,
     capacity: usize,
@@ -47,7 +56,10 @@ pub(crate) struct RowStore {
 
 impl fmt::Debug for RowStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RowStore").field("stride", &self.stride).field("len", &self.len).finish()
+        f.debug_struct("RowStore")
+            .field("stride", &self.stride)
+            .field("len", &self.len)
+            .finish_non_exhaustive()
     }
 }
 
@@ -55,17 +67,12 @@ impl RowStore {
     /// An empty store of rows of `stride` words.
     pub(crate) fn new(stride: usize) -> Self {
         assert!(stride > 0, "a row has at least its key");
-        Self { chunks: Vec::new(), stride, len: 0, capacity: 0 }
+        Self { chunks: Vec::new(), origins: Vec::new(), stride, len: 0, capacity: 0 }
     }
 
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.len
-    }
-
-    /// Words per row.
-    pub(crate) fn stride(&self) -> usize {
-        self.stride
     }
 
     /// Bytes of the rows in use. Chunks beyond the last row are reserved but not touched.
@@ -95,7 +102,7 @@ impl RowStore {
         let ptr = self.address(id);
         // SAFETY: `address(id)` points to `stride` words inside a chunk that this store owns and
         // borrows mutably here; `template` has `stride` words and is another allocation.
-        unsafe { std::ptr::copy_nonoverlapping(template.as_ptr(), ptr.0.as_ptr(), self.stride) };
+        unsafe { std::ptr::copy_nonoverlapping(template.as_ptr(), ptr.0, self.stride) };
         (u32::try_from(id).expect("`grow` keeps ids within 32 bits"), ptr)
     }
 
@@ -103,8 +110,11 @@ impl RowStore {
     #[inline(never)]
     fn grow(&mut self) {
         let rows = if self.capacity == 0 { FIRST_CHUNK_ROWS } else { self.capacity };
-        assert!(self.capacity + rows <= u32::MAX as usize, "a pane holds at most 2^32 keys");
-        self.chunks.push(WordChunk::new(rows * self.stride));
+        assert!(u32::try_from(self.capacity + rows).is_ok(), "a pane holds at most 2^32 keys");
+        let chunk = WordChunk::new(rows * self.stride);
+        let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride);
+        self.chunks.push(chunk);
+        self.origins.push(RowPtr(origin));
         self.capacity += rows;
     }
 
@@ -113,11 +123,8 @@ impl RowStore {
     fn address(&self, id: usize) -> RowPtr {
         debug_assert!(id < self.capacity, "row {id} of {}", self.capacity);
         let chunk = (usize::BITS - (id / FIRST_CHUNK_ROWS).leading_zeros()) as usize;
-        let first = if chunk == 0 { 0 } else { FIRST_CHUNK_ROWS << (chunk - 1) };
-        let base = self.chunks[chunk].as_ptr();
-        // SAFETY: chunk `chunk` has room for `first.max(FIRST_CHUNK_ROWS)` rows of `stride` words
-        // (`grow`), and `id - first` is less than that, so the offset stays inside the chunk.
-        RowPtr(unsafe { base.add((id - first) * self.stride) })
+        // Wrapping, since the origin of a later chunk lies outside of it; the sum is inside again.
+        RowPtr(self.origins[chunk].0.wrapping_add(id * self.stride))
     }
 
     /// Address of row `id`.
@@ -136,13 +143,7 @@ impl RowStore {
         let ptr = self.ptr(id);
         // SAFETY: `ptr` is the address of an initialised row of `stride` words (`push`) inside a chunk
         // that lives as long as `self`; `&self` keeps writers out.
-        unsafe { std::slice::from_raw_parts(ptr.0.as_ptr(), self.stride) }
-    }
-
-    /// Asks the processor to load the row's first cache line.
-    #[inline(always)]
-    pub(crate) fn prefetch(&self, ptr: RowPtr) {
-        crate::sys::prefetch(ptr.0.as_ptr());
+        unsafe { std::slice::from_raw_parts(ptr.0, self.stride) }
     }
 
     /// The first `N` words of the row at `ptr`, which came from this store.
@@ -152,7 +153,7 @@ impl RowStore {
         // SAFETY: pointers are made only by `address` of the store the table owns, and the table hands
         // its own pointers back (checked in debug builds); rows never move or vanish while the store
         // lives; `N <= stride` (`Table::new` asserts it for its key width).
-        unsafe { &*ptr.0.as_ptr().cast::<[u64; N]>() }
+        unsafe { &*ptr.0.cast::<[u64; N]>() }
     }
 
     /// Mutable access to the rows at `ptrs`, which came from this store.
@@ -164,7 +165,7 @@ impl RowStore {
 
     /// Whether `ptr` is the address of a row of this store; for assertions.
     fn owns(&self, ptr: RowPtr) -> bool {
-        let address = ptr.0.as_ptr().addr();
+        let address = ptr.0.addr();
         self.chunks.iter().any(|chunk| {
             let start = chunk.as_ptr().as_ptr().addr();
             let end = start + chunk.len() * size_of::<u64>();
@@ -201,9 +202,10 @@ impl Rows<'_> {
     #[inline(always)]
     pub(crate) fn state(&self, k: usize, offset: usize, words: usize) -> &[u64] {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        let start = self.ptrs[k].0.wrapping_add(offset);
         // SAFETY: the pointer is a row of the store (`RowStore::rows`), initialised in full by `push`;
         // the words lie inside it (asserted); no `&mut` is alive, as that would borrow `self` mutably.
-        unsafe { std::slice::from_raw_parts(self.ptrs[k].0.as_ptr().add(offset), words) }
+        unsafe { std::slice::from_raw_parts(start, words) }
     }
 
     /// The `words` words at `offset` of the `k`-th row, to write.
@@ -213,8 +215,9 @@ impl Rows<'_> {
     #[inline(always)]
     pub(crate) fn state_mut(&mut self, k: usize, offset: usize, words: usize) -> &mut [u64] {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
+        let start = self.ptrs[k].0.wrapping_add(offset);
         // SAFETY: as in `state`; `&mut self` makes this the only reference into any row.
-        unsafe { std::slice::from_raw_parts_mut(self.ptrs[k].0.as_ptr().add(offset), words) }
+        unsafe { std::slice::from_raw_parts_mut(start, words) }
     }
 
     /// Calls `f(k, words)` for each row in order, with the `words` words at `offset`.
@@ -229,10 +232,10 @@ impl Rows<'_> {
     ) {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
         for (k, ptr) in self.ptrs.iter().enumerate() {
+            let start = ptr.0.wrapping_add(offset);
             // SAFETY: as in `state_mut`; one `&mut` at a time, ended before the next is made, so
             // that equal pointers do not alias.
-            let state =
-                unsafe { std::slice::from_raw_parts_mut(ptr.0.as_ptr().add(offset), words) };
+            let state = unsafe { std::slice::from_raw_parts_mut(start, words) };
             f(k, state);
         }
     }

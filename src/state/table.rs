@@ -15,6 +15,7 @@ use std::ops::Range;
 
 use super::arena::Arena;
 use super::rows::{RowPtr, RowStore};
+use crate::kernel::{Isa, Kernel};
 use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, short_bytes};
 use crate::key::encode::DecodeKeys;
 use crate::sys::{WordChunk, prefetch};
@@ -24,6 +25,26 @@ const BLOCK: usize = 32;
 
 /// Entries of an empty table's index. At least two blocks, so that a block always finds room.
 const INDEX_MIN: usize = 128;
+
+/// Entries of an index that stays in the first-level cache, so that prefetching it would be in vain.
+const INDEX_CACHED: usize = 2048;
+
+/// [`Table::lookup`] for keys of `W` words.
+struct Lookup<'a, const W: usize> {
+    table: &'a mut Table,
+    keys: &'a KeyBatch,
+    selection: &'a [u32],
+    out: &'a mut Vec<RowPtr>,
+}
+
+impl<const W: usize> Kernel for Lookup<'_, W> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.table.lookup_blocks::<W>(self.keys, self.selection, self.out);
+    }
+}
 
 /// Rows by key.
 #[derive(Debug)]
@@ -99,16 +120,23 @@ impl Table {
     }
 
     /// Appends to `out` the row of the key of each of the batch rows `selection`, inserting keys that
-    /// are new.
-    pub(crate) fn lookup(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut Vec<RowPtr>) {
+    /// are new. The rows must have been hashed.
+    pub(crate) fn lookup(
+        &mut self,
+        isa: Isa,
+        keys: &KeyBatch,
+        selection: &[u32],
+        out: &mut Vec<RowPtr>,
+    ) {
         assert_eq!(keys.width, self.width, "the keys are of the table's kind");
         if self.width == 1 {
-            self.lookup_blocks::<1>(keys, selection, out);
+            isa.run(Lookup::<1> { table: self, keys, selection, out });
         } else {
-            self.lookup_blocks::<2>(keys, selection, out);
+            isa.run(Lookup::<2> { table: self, keys, selection, out });
         }
     }
 
+    #[inline(always)]
     fn lookup_blocks<const W: usize>(
         &mut self,
         keys: &KeyBatch,
@@ -137,8 +165,11 @@ impl Table {
 
     #[inline(always)]
     fn prefetch_index(&self, keys: &KeyBatch, selection: &[u32], range: Range<usize>) {
-        let range = range.start.min(selection.len())..range.end.min(selection.len());
         let index = self.index.words();
+        if index.len() <= INDEX_CACHED {
+            return;
+        }
+        let range = range.start.min(selection.len())..range.end.min(selection.len());
         for &row in &selection[range] {
             prefetch(&raw const index[(tag(keys.hashes[row as usize]) >> self.shift) as usize]);
         }
@@ -146,38 +177,50 @@ impl Table {
 
     /// Finds a row with the key's tag for each of `selection`, or inserts the key.
     #[inline(always)]
-    fn probe<const W: usize>(
-        &mut self,
-        keys: &KeyBatch,
+    fn probe<const W: usize>(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut Vec<RowPtr>) {
+        self.reserve(selection.len());
+        let mut next = 0;
+        while next < selection.len() {
+            match self.probe_known(&keys.hashes, &selection[next..], out) {
+                None => return,
+                Some((known, slot)) => {
+                    next += known;
+                    out.push(self.insert::<W>(keys, selection[next], slot));
+                    next += 1;
+                }
+            }
+        }
+    }
+
+    /// Appends the rows with the tags of `selection`, up to the first whose tag is not there: answers
+    /// how many there were before it, and the empty slot where its search ended.
+    #[inline(always)]
+    fn probe_known(
+        &self,
+        hashes: &[u64],
         selection: &[u32],
         out: &mut Vec<RowPtr>,
-    ) {
-        self.reserve(selection.len());
-        for &row in selection {
-            let tag = tag(keys.hashes[row as usize]);
-            let index = self.index.words();
-            let mask = index.len() - 1;
-            let mut slot = (tag >> self.shift) as usize;
-            let found = loop {
+    ) -> Option<(usize, usize)> {
+        let (index, shift) = (self.index.words(), self.shift);
+        let mask = index.len() - 1;
+        for (k, &row) in selection.iter().enumerate() {
+            let tag = tag(hashes[row as usize]);
+            let mut slot = (tag >> shift) as usize;
+            let id = loop {
                 let entry = index[slot & mask];
-                if entry == 0 {
-                    break None;
+                if entry >> 32 == u64::from(tag) && entry != 0 {
+                    break id_of(entry);
                 }
-                if entry >> 32 == u64::from(tag) {
-                    break Some(id_of(entry));
+                if entry == 0 {
+                    return Some((k, slot & mask));
                 }
                 slot += 1;
             };
-            let ptr = match found {
-                Some(id) => {
-                    let ptr = self.rows.ptr(id);
-                    self.rows.prefetch(ptr);
-                    ptr
-                }
-                None => self.insert::<W>(keys, row, slot & mask),
-            };
+            let ptr = self.rows.ptr(id);
+            ptr.prefetch();
             out.push(ptr);
         }
+        None
     }
 
     /// Compares the keys of rows that were found by tag; where they differ (two keys of one tag), looks
@@ -190,7 +233,8 @@ impl Table {
             let head = self.rows.head::<W>(*ptr);
             // The second word of a long key is a place, not a part of the key.
             let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
-            if !equal && !(W == 2 && self.long_keys_equal::<W>(keys, key, *ptr)) {
+            let equal = equal || (W == 2 && self.long_keys_equal::<W>(keys, key, *ptr));
+            if !equal {
                 *ptr = self.lookup_again::<W>(keys, row);
             }
         }
@@ -245,8 +289,7 @@ impl Table {
         if W == 1 && keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
             self.null_row = Some(id);
         }
-        self.index.words_mut()[slot] =
-            (u64::from(tag(keys.hashes[i])) << 32) | (u64::from(id) + 1);
+        self.index.words_mut()[slot] = (u64::from(tag(keys.hashes[i])) << 32) | (u64::from(id) + 1);
         ptr
     }
 
@@ -288,6 +331,7 @@ impl Table {
         use crate::key::hash::{NULL_HASH, hash_long, hash_short, hash_word};
         out.width = self.width;
         out.nulls = None;
+        out.hashed = true;
         out.hashes.clear();
         let text = out.long.start();
         let words = out.words.start();
@@ -309,8 +353,11 @@ impl Table {
                     text.extend_from_slice(bytes);
                 }
                 (_, w0) => {
-                    out.hashes
-                        .push(if w0 == NULL_BYTES { NULL_HASH } else { hash_short(w0, row[1]) });
+                    out.hashes.push(if w0 == NULL_BYTES {
+                        NULL_HASH
+                    } else {
+                        hash_short(w0, row[1])
+                    });
                     words.extend_from_slice(&row[..2]);
                 }
             }
@@ -380,3 +427,6 @@ fn index_capacity(keys: usize) -> usize {
 fn shift_of(capacity: usize) -> u32 {
     32 - capacity.trailing_zeros()
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,7 @@ use crate::error::ConfigError;
 
 /// Unit of event time: that of the input's column, kept from input to result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub(crate) enum Unit {
     /// Days since 1970-01-01 (`Date32`).
     Day,
     /// Seconds.
@@ -135,13 +135,4 @@ pub(crate) fn times(column: &ArrayRef) -> Result<Times, ConfigError> {
     };
     let nulls = column.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
     Ok(Times { values, nulls })
-}
-
-/// The largest event time of a column, if any row has one.
-pub fn max_time(column: &ArrayRef) -> Option<i64> {
-    let times = times(column).ok()?;
-    match &times.nulls {
-        None => times.values.iter().copied().max(),
-        Some(nulls) => nulls.valid_indices().map(|i| times.values[i]).max(),
-    }
 }

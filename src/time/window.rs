@@ -84,7 +84,9 @@ pub fn parse_duration(text: &str) -> Result<Duration, ConfigError> {
             "d" => 86_400_000_000_000,
             "" => return Err(syntax(format!("{number} of what? add ns, us, ms, s, m, h or d"))),
             other => {
-                return Err(syntax(format!("unknown unit \"{other}\"; use ns, us, ms, s, m, h, d")));
+                return Err(syntax(format!(
+                    "unknown unit \"{other}\"; use ns, us, ms, s, m, h, d"
+                )));
             }
         };
         total += u128::from(number) * nanos;
@@ -135,7 +137,8 @@ impl Tumbling {
     /// window; `None` if the window does not lie within the range of times.
     #[inline(always)]
     pub(crate) fn start(self, time: i64) -> Option<i64> {
-        let into = time.checked_sub(self.offset)?.rem_euclid(self.size);
+        // Both operands are in `0 .. size`, so that nothing overflows near the ends of time.
+        let into = (time.rem_euclid(self.size) - self.offset).rem_euclid(self.size);
         let start = time.checked_sub(into)?;
         let end = start.checked_add(self.size)?;
         (self.limits.0 <= start && end <= self.limits.1).then_some(start)
@@ -178,7 +181,8 @@ mod tests {
     #[test]
     fn negative_times_fall_into_the_window_before() {
         let windows =
-            Tumbling::new(Duration::from_secs(10), Duration::from_secs(3), Unit::Second, ALL).unwrap();
+            Tumbling::new(Duration::from_secs(10), Duration::from_secs(3), Unit::Second, ALL)
+                .unwrap();
         assert_eq!(windows.start(-1), Some(-7));
         assert_eq!(windows.start(2), Some(-7));
         assert_eq!(windows.start(3), Some(3));
@@ -208,8 +212,8 @@ mod tests {
 
     #[test]
     fn a_window_must_be_whole_units() {
-        let error =
-            Tumbling::new(Duration::from_millis(1500), Duration::ZERO, Unit::Second, ALL).unwrap_err();
+        let error = Tumbling::new(Duration::from_millis(1500), Duration::ZERO, Unit::Second, ALL)
+            .unwrap_err();
         assert!(error.to_string().contains("whole number of seconds"), "{error}");
         assert!(Tumbling::new(Duration::from_secs(3600), Duration::ZERO, Unit::Day, ALL).is_err());
     }

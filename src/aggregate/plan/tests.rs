@@ -22,7 +22,16 @@ fn schema() -> Schema {
 }
 
 fn plan(text: &str) -> Result<Plan, ConfigError> {
-    Plan::new(&Aggregate::parse_list(text).unwrap(), &schema(), &["key", "window_start"])
+    Plan::new(
+        &Aggregate::parse_list(text).unwrap(),
+        &schema(),
+        &["key", "window_start"],
+        Isa::best(),
+    )
+}
+
+fn plan_of(text: &str) -> Plan {
+    plan(text).unwrap()
 }
 
 fn error(text: &str) -> String {
@@ -48,7 +57,7 @@ fn one_column_is_one_accumulator_of_few_words() {
         ("sum(money), min(money)", 1, 1 + 3 + 2, 1),
     ];
     for (text, accumulators, words, columns) in layouts {
-        let plan = super::tests::plan(text).unwrap();
+        let plan = plan_of(text);
         assert_eq!(plan.accumulators.len(), accumulators, "{text}");
         assert_eq!((plan.words, plan.value_columns.len()), (words, columns), "{text}");
         assert_eq!(plan.template().len(), words, "{text}");
@@ -86,7 +95,7 @@ fn results_have_their_types() {
     ];
     for (output, (name, data_type, nullable)) in plan.outputs.iter().zip(expected) {
         assert_eq!(output.field, Field::new(name, data_type, nullable));
-        assert_eq!(output.name, name);
+        assert_eq!(output.field.name(), name);
     }
     assert_eq!(plan.outputs[2].text, "sum(n)");
     let decimal = DataType::Decimal256(40, 74);
@@ -116,9 +125,9 @@ fn what_is_wrong_is_said_before_anything_runs() {
     for (text, expected) in cases {
         assert!(error(text).contains(expected), "{text}: {}", error(text));
     }
-    let none = Plan::new(&[], &schema(), &[]).unwrap_err();
+    let none = Plan::new(&[], &schema(), &[], Isa::best()).unwrap_err();
     assert!(none.to_string().contains("at least one"), "{none}");
     let bare = Aggregate { function: Function::Sum, column: None, alias: None };
-    let bare = Plan::new(&[bare], &schema(), &[]).unwrap_err();
+    let bare = Plan::new(&[bare], &schema(), &[], Isa::best()).unwrap_err();
     assert_eq!(bare.to_string(), "sum needs a column, as in sum(x)");
 }

@@ -109,9 +109,7 @@ fn mean(group: &ArrayRef, digits: u8) -> (i256, i8) {
     let factor = i256::from_i128(10_i128.pow(u32::try_from(more).unwrap()));
     let (sum, count) = (sum * factor, i256::from_i128(values.len() as i128));
     let half = count / i256::from_i128(2);
-    let odd = count % i256::from_i128(2);
-    // |sum| / count rounded half up: (|sum| + count / 2) / count, with an odd count's half rounded up.
-    let _ = odd;
+    // |sum| / count, half up. An odd count has no half, so that its being rounded down is right.
     let rounded = (sum.wrapping_abs() + half) / count;
     (if sum < i256::ZERO { -rounded } else { rounded }, scale + more)
 }
@@ -147,7 +145,9 @@ pub(super) fn is_float_sum(values: &[f64], found: f64, count: u64) -> bool {
         return if specials.is_nan() { found.is_nan() } else { found == specials };
     }
     let mut exact = Exact::zero();
-    values.iter().for_each(|value| exact.add(*value, 1));
+    for value in values {
+        exact.add(*value, 1);
+    }
     let zero = exact.signum() == 0;
     exact.is_nearest(found, count) && (!zero || found.to_bits() == 0)
 }

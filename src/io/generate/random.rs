@@ -38,7 +38,7 @@ impl Random {
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
-        let high = (u128::from(self.next()) * u128::from(bound) >> 64) as u64;
+        let high = ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64;
         high
     }
 

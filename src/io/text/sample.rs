@@ -263,18 +263,17 @@ impl<'a> Sample<'a> {
     }
 
     fn see_member(&mut self, name: Vec<u8>, value: Value, bytes: &[u8]) {
-        let index = match self.index.get(&name) {
-            Some(&index) => index,
-            None => {
-                let Ok(text) = String::from_utf8(name.clone()) else { return };
-                if self.names.len() >= COLUMNS_MAX {
-                    return;
-                }
-                self.names.push(text);
-                self.guesses.push(Guess::EMPTY);
-                self.index.insert(name, self.names.len() - 1);
-                self.names.len() - 1
+        let index = if let Some(&index) = self.index.get(&name) {
+            index
+        } else {
+            let Ok(text) = String::from_utf8(name.clone()) else { return };
+            if self.names.len() >= COLUMNS_MAX {
+                return;
             }
+            self.names.push(text);
+            self.guesses.push(Guess::EMPTY);
+            self.index.insert(name, self.names.len() - 1);
+            self.names.len() - 1
         };
         let guess = &mut self.guesses[index];
         let text = match value {

@@ -1,0 +1,5 @@
+//! Sets `cfg(loom)` for this package alone.
+
+fn main() {
+    println!("cargo::rustc-cfg=loom");
+}

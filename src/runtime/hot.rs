@@ -1,0 +1,413 @@
+//! The hot path of a router: which rows of a batch belong to hot keys, and sampling for the sketch.
+//!
+//! Rows are recognised by hash; whole keys are compared before a row is taken out, so that two keys of
+//! one hash cannot be mixed up: the second is simply cold.
+
+use std::sync::Arc;
+
+use arrow::buffer::NullBuffer;
+
+use super::report::KeyValue;
+use super::skew_control::SkewControl;
+use crate::config::Job;
+use crate::kernel::Kernel;
+use crate::kernel::select::{EqualMask, LANES, MaskRows};
+use crate::key::batch::{KeyBatch, is_long, key_len};
+use crate::key::encode::DecodeKeys;
+use crate::key::hash::{NULL_HASH, hash_word};
+use crate::skew::hot_set::HotSet;
+use crate::skew::sample::Sampler;
+use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
+
+/// One of so many rows is sampled: at one of 64, sampling a stream of one key would take more than 3 % of
+/// the time that such a stream needs.
+const SAMPLE_EVERY: u32 = 128;
+
+/// Sampled rows between two snapshots given to the control.
+const REPORT_SAMPLES: u32 = 256;
+
+/// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
+const MASKED_KEYS_MAX: usize = 8;
+
+/// One producer's view of the hot keys.
+#[derive(Debug)]
+pub(crate) struct HotKeys {
+    control: Arc<SkewControl>,
+    job: Arc<Job>,
+    slot: usize,
+    set: Arc<HotSet>,
+    slots: Vec<Slot>,
+    sampler: Sampler,
+    sketch: Sketch,
+    unreported: u32,
+    /// Producers among which a key's salts are dealt out.
+    producers: usize,
+    /// Counts batches, to take the salts in turn.
+    turn: usize,
+    rows: HotRows,
+}
+
+/// What is known here of one hot key.
+#[derive(Debug, Clone, Default)]
+struct Slot {
+    /// First word of the key.
+    word: u64,
+    /// It is the NULL key of a column of numbers.
+    null: bool,
+    /// The whole key, once a row of it was seen here; for keys whose word does not tell.
+    key: Option<OwnKey>,
+    /// Whether the control knows what it is called.
+    is_named: bool,
+    /// Salts that this producer holds of the key.
+    salts: usize,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct OwnKey {
+    words: [u64; 2],
+    bytes: Box<[u8]>,
+    null: bool,
+}
+
+/// Hot rows of one batch, by key.
+#[derive(Debug, Default)]
+pub(crate) struct HotRows {
+    /// Rows that are not hot, ascending.
+    pub(crate) cold: Vec<u32>,
+    /// Rows of hot keys, grouped by key, ascending within each.
+    pub(crate) hot: Vec<u32>,
+    /// For each key that has rows: its hash, the salt in turn, and the end of its run in `hot`.
+    pub(crate) runs: Vec<HotRun>,
+    found: Vec<(u32, u32)>,
+    counts: Vec<u32>,
+    mask: Vec<u64>,
+    /// Rows that no key has claimed yet.
+    rest: Vec<u64>,
+}
+
+/// Rows of one hot key in one batch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HotRun {
+    pub(crate) hash: u64,
+    pub(crate) salt: usize,
+    pub(crate) end: usize,
+}
+
+impl HotKeys {
+    pub(crate) fn new(
+        job: Arc<Job>,
+        control: Arc<SkewControl>,
+        slot: usize,
+        producers: usize,
+    ) -> Self {
+        let config = SketchConfig { sample_every: SAMPLE_EVERY, ..SketchConfig::default() };
+        let sampler = Sampler::new(config.sample_every, slot as u64);
+        let mut keys = Self {
+            set: control.current(),
+            control,
+            job,
+            slot,
+            slots: Vec::new(),
+            sampler,
+            sketch: Sketch::new(config),
+            unreported: 0,
+            producers: producers.max(1),
+            turn: 0,
+            rows: HotRows::default(),
+        };
+        keys.adopt();
+        keys
+    }
+
+    fn adopt(&mut self) {
+        self.slots.clear();
+        let producers = self.producers;
+        let given = &self.job.given_hot;
+        self.slots.extend(self.set.keys().iter().map(|key| {
+            let known = given.iter().find(|(hash, _)| *hash == key.hash);
+            let word = known.map_or(key.example, |(_, word)| *word);
+            Slot {
+                word,
+                // Its hash is not that of its word.
+                null: key.hash == NULL_HASH && hash_word(word) != NULL_HASH,
+                key: None,
+                is_named: false,
+                salts: usize::from(key.salts).div_ceil(producers),
+            }
+        }));
+    }
+
+    /// Samples the rows of a batch and takes the hot set that is in force from this batch on.
+    pub(crate) fn observe(&mut self, keys: &KeyBatch, rows_seen: u64) {
+        // All producers forget together, however fast each is.
+        self.sketch.rotate_to(epoch_at(rows_seen));
+        let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
+        let (width, mut picked) = (keys.width, 0);
+        self.sampler.sample(words.len() / width, |row| {
+            let hash = if width == 1 { keys.hash_of_word(row) } else { keys.hashes[row] };
+            sketch.offer(hash, words[row * width]);
+            picked += 1;
+        });
+        self.unreported += picked;
+        if self.unreported >= REPORT_SAMPLES {
+            self.unreported = 0;
+            self.control.report(self.slot, &self.sketch, rows_seen);
+        }
+        if self.control.epoch() != self.set.epoch() {
+            self.set = self.control.current();
+            self.adopt();
+        }
+    }
+
+    /// Whether no key is hot.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.set.is_empty()
+    }
+
+    /// Splits a batch into cold rows and runs of hot rows. Afterwards at least the cold rows and the first
+    /// row of each run are hashed.
+    pub(crate) fn split(&mut self, keys: &mut KeyBatch) -> &HotRows {
+        self.rows.runs.clear();
+        self.rows.hot.clear();
+        self.rows.cold.clear();
+        if keys.width == 1 && self.slots.len() <= MASKED_KEYS_MAX {
+            self.split_by_masks(keys);
+            keys.hash_rows(&self.rows.cold);
+            // A run is looked up by its first row.
+            let mut start = 0;
+            for run in &self.rows.runs {
+                keys.hashes[self.rows.hot[start] as usize] = run.hash;
+                start = run.end;
+            }
+        } else {
+            keys.hash_all(self.job.isa);
+            self.split_by_hash(keys);
+        }
+        self.turn = self.turn.wrapping_add(1);
+        &self.rows
+    }
+
+    /// For few keys of one word: compares the whole column with each, a vector at a time.
+    fn split_by_masks(&mut self, keys: &KeyBatch) {
+        let HotRows { cold, hot, runs, mask, rest, .. } = &mut self.rows;
+        let (values, isa) = (keys.words.as_slice(), self.job.isa);
+        let words = values.len().div_ceil(LANES);
+        rest.clear();
+        rest.resize(words, u64::MAX);
+        if let Some(last) = rest.last_mut() {
+            *last >>= words * LANES - values.len();
+        }
+        mask.resize(words, 0);
+        for (place, slot) in self.slots.iter_mut().enumerate() {
+            isa.run(EqualMask { values, target: slot.word, mask });
+            if let Some(nulls) = &keys.nulls {
+                restrict_to(nulls, slot.null, mask);
+            } else if slot.null {
+                continue;
+            }
+            for (rest, mask) in rest.iter_mut().zip(&*mask) {
+                *rest &= !mask;
+            }
+            let start = hot.len();
+            isa.run(MaskRows { mask, rows: hot });
+            if hot.len() > start {
+                let hash = self.set.keys()[place].hash;
+                slot.named(&self.control, hash, || {
+                    key_values(&self.job, keys, hot[start] as usize)
+                });
+                runs.push(HotRun { hash, salt: self.turn % slot.salts, end: hot.len() });
+            }
+        }
+        isa.run(MaskRows { mask: rest, rows: cold });
+    }
+
+    /// For many keys, or keys of bytes: looks each row's hash up, and compares whole keys where equal
+    /// hashes are not proof enough.
+    fn split_by_hash(&mut self, keys: &KeyBatch) {
+        let HotRows { cold, hot, runs, found, counts, .. } = &mut self.rows;
+        self.job.isa.run(FindHot { hashes: &keys.hashes, set: &self.set, cold, found });
+        counts.clear();
+        counts.resize(self.slots.len() + 1, 0);
+        // Numbers without NULL: their hash is a bijection.
+        if keys.width == 1 && keys.nulls.is_none() && !cfg!(force_hash_collisions) {
+            for (place, _) in found.iter() {
+                counts[*place as usize + 1] += 1;
+            }
+        } else {
+            let mut strangers = false;
+            for (place, row) in found.iter_mut() {
+                if self.slots[*place as usize].holds(keys, *row as usize) {
+                    counts[*place as usize + 1] += 1;
+                } else {
+                    cold.push(*row);
+                    *place = u32::MAX;
+                    strangers = true;
+                }
+            }
+            if strangers {
+                cold.sort_unstable();
+                found.retain(|(place, _)| *place != u32::MAX);
+            }
+        }
+        for (place, slot) in self.slots.iter().enumerate() {
+            let count = counts[place + 1];
+            counts[place + 1] = counts[place] + count;
+            if count > 0 {
+                let hash = self.set.keys()[place].hash;
+                let end = counts[place + 1] as usize;
+                runs.push(HotRun { hash, salt: self.turn % slot.salts, end });
+            }
+        }
+        hot.resize(found.len(), 0);
+        let mut next = std::mem::take(counts);
+        for (place, row) in found.iter() {
+            let next = &mut next[*place as usize];
+            hot[*next as usize] = *row;
+            *next += 1;
+        }
+        for place in 0..self.slots.len() {
+            let end = next[place] as usize;
+            let start = if place == 0 { 0 } else { next[place - 1] as usize };
+            if end > start {
+                let hash = self.set.keys()[place].hash;
+                let row = hot[start] as usize;
+                self.slots[place].named(&self.control, hash, || key_values(&self.job, keys, row));
+            }
+        }
+        *counts = next;
+    }
+
+    /// Tells the control what was last seen, and that this producer has gone.
+    pub(crate) fn leave(&self, rows_seen: u64) {
+        self.control.report_last(self.slot, &self.sketch, rows_seen);
+    }
+}
+
+impl Slot {
+    /// Whether `row`, whose hash is the hot key's, has the same key. The first such row settles which
+    /// key that is.
+    #[inline(always)]
+    fn holds(&mut self, keys: &KeyBatch, row: usize) -> bool {
+        let words = keys.words.as_slice();
+        if let Some(key) = &self.key {
+            let same = if keys.width == 1 {
+                key.words[0] == words[row]
+            } else {
+                key.words[0] == words[2 * row]
+                    && (key.words[1] == words[2 * row + 1] || is_long(key.words[0]))
+            };
+            // NULL and long keys are settled out of the way of the plain ones.
+            return same && (key.is_plain(keys) || key.equals_slowly(keys, row));
+        }
+        self.key = Some(OwnKey::of(keys, row));
+        true
+    }
+
+    /// Tells the control, once, what the key is called.
+    #[inline(always)]
+    fn named(&mut self, control: &SkewControl, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
+        if !self.is_named {
+            self.is_named = true;
+            control.name(hash, key);
+        }
+    }
+}
+
+/// Keeps in `mask` the rows that are NULL, if `null`, else those that are not.
+fn restrict_to(nulls: &NullBuffer, null: bool, mask: &mut [u64]) {
+    let chunks = nulls.inner().bit_chunks();
+    for (word, valid) in mask.iter_mut().zip(chunks.iter_padded()) {
+        *word &= if null { !valid } else { valid };
+    }
+}
+
+/// Looks up which rows are hot.
+#[derive(Debug)]
+struct FindHot<'a> {
+    hashes: &'a [u64],
+    set: &'a HotSet,
+    cold: &'a mut Vec<u32>,
+    /// Place in the set, and row.
+    found: &'a mut Vec<(u32, u32)>,
+}
+
+impl Kernel for FindHot<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.cold.resize(self.hashes.len(), 0);
+        self.found.resize(self.hashes.len(), (0, 0));
+        let (mut colds, mut hots) = (0, 0);
+        for (row, hash) in (0_u32..).zip(self.hashes) {
+            // Both are written, one advances: a branch would be mispredicted at middling shares.
+            let place = self.set.find(*hash);
+            self.cold[colds] = row;
+            self.found[hots] = (place.unwrap_or(0), row);
+            colds += usize::from(place.is_none());
+            hots += usize::from(place.is_some());
+        }
+        self.cold.truncate(colds);
+        self.found.truncate(hots);
+    }
+}
+
+impl OwnKey {
+    fn of(keys: &KeyBatch, row: usize) -> Self {
+        let words = keys.words.as_slice();
+        let null = keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if keys.width == 1 {
+            return Self { words: [words[row], 0], bytes: Box::default(), null };
+        }
+        let (w0, w1) = (words[2 * row], words[2 * row + 1]);
+        let bytes = if is_long(w0) { keys.long.bytes(w0, w1).into() } else { Box::default() };
+        Self { words: [w0, if is_long(w0) { 0 } else { w1 }], bytes, null }
+    }
+
+    /// Whether equal words are enough.
+    #[inline(always)]
+    fn is_plain(&self, keys: &KeyBatch) -> bool {
+        keys.nulls.is_none() && !self.null && self.bytes.is_empty()
+    }
+
+    #[inline(never)]
+    fn equals_slowly(&self, keys: &KeyBatch, row: usize) -> bool {
+        let null = keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row));
+        if null != self.null {
+            return false;
+        }
+        if keys.width == 2 && is_long(self.words[0]) {
+            let words = keys.words.as_slice();
+            debug_assert_eq!(key_len(self.words[0]), self.bytes.len());
+            return keys.long.bytes(words[2 * row], words[2 * row + 1]) == &*self.bytes;
+        }
+        true
+    }
+}
+
+/// The values of one key of a batch.
+fn key_values(job: &Job, keys: &KeyBatch, row: usize) -> Vec<KeyValue> {
+    let columns = job.keys.decode(&BatchKey { keys, row });
+    columns.iter().map(|column| KeyValue::of(column, 0)).collect()
+}
+
+/// One key of a batch, to be decoded.
+struct BatchKey<'a> {
+    keys: &'a KeyBatch,
+    row: usize,
+}
+
+impl DecodeKeys for BatchKey<'_> {
+    fn len(&self) -> usize {
+        1
+    }
+
+    fn word(&self, _: usize) -> Option<u64> {
+        let valid = self.keys.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(self.row));
+        valid.then(|| self.keys.words.as_slice()[self.row])
+    }
+
+    fn bytes(&self, _: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        self.keys.visit_bytes(self.row, visit);
+    }
+}

@@ -1,0 +1,124 @@
+//! Phase one of two-phase aggregation: a producer's own partial aggregates.
+//!
+//! Rows of hot keys are aggregated where they are, by the thread that read them, into panes like those of
+//! the shards: one for each window and owner. A pane is *moved* to its owner, in band, at the latest with
+//! the first watermark that passes the end of its window; the owner merges it and drops it. So each
+//! partial is merged exactly once by construction: it is in one place at any time, and the ring is
+//! first in, first out. Which keys are hot may change at any row: a pane holds whatever keys were put
+//! into it, and the owner finds its row for each by the key.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::message::{Part, Prepared};
+use crate::config::Job;
+use crate::state::pane::{Pane, Scratch};
+
+/// Partial aggregates of one window, on their way to the shard that owns their keys.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Start of the window.
+    pub(crate) window: i64,
+    /// Keys of one owner.
+    pub(crate) pane: Pane,
+}
+
+/// Partial aggregates of one producer.
+#[derive(Debug)]
+pub(crate) struct Partials {
+    job: Arc<Job>,
+    /// By start of the window, then by owner, then by salt (of the salts that this producer holds).
+    windows: BTreeMap<i64, Vec<Vec<Pane>>>,
+    scratch: Scratch,
+    /// Rows aggregated here.
+    pub(crate) rows: u64,
+    /// Partials (keys times windows) handed on.
+    pub(crate) handed_on: u64,
+}
+
+impl Partials {
+    pub(crate) fn new(job: Arc<Job>) -> Self {
+        Self { job, windows: BTreeMap::new(), scratch: Scratch::default(), rows: 0, handed_on: 0 }
+    }
+
+    fn pane(&mut self, window: i64, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
+        let job = &self.job;
+        let owners = self.windows.entry(window).or_insert_with(|| vec_of(job.workers, Vec::new));
+        let salts = &mut owners[owner];
+        while salts.len() <= salt {
+            salts.push(Pane::new(&job.keys, &job.plan));
+        }
+        (&mut salts[salt], &mut self.scratch, job)
+    }
+
+    /// Aggregates `rows`, which all have one key, into that key's partial of this salt.
+    pub(crate) fn add_one_key(
+        &mut self,
+        window: i64,
+        (owner, salt): (usize, usize),
+        prepared: &Prepared,
+        rows: &[u32],
+    ) {
+        let (pane, scratch, job) = self.pane(window, owner, salt);
+        pane.update_one_key(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+        self.rows += rows.len() as u64;
+    }
+
+    /// Aggregates the rows of `part`, all owned by `owner`.
+    pub(crate) fn add_part(&mut self, owner: usize, prepared: &Prepared, part: &Part) {
+        let mut start = 0;
+        for segment in &part.segments {
+            let rows = &part.selection[start..segment.end];
+            start = segment.end;
+            let (pane, scratch, job) = self.pane(segment.window, owner, 0);
+            pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+        }
+        self.rows += part.selection.len() as u64;
+    }
+
+    /// Takes out the partials of `owner` for windows that end at or before `watermark`.
+    pub(crate) fn take_closed(&mut self, owner: usize, watermark: i64) -> Vec<Partial> {
+        let mut taken = Vec::new();
+        let windows = self.job.windows;
+        for (window, owners) in &mut self.windows {
+            if windows.map_or(i64::MAX, |windows| windows.end(*window)) > watermark {
+                break;
+            }
+            let panes = owners[owner].drain(..);
+            taken.extend(panes.map(|pane| Partial { window: *window, pane }));
+        }
+        self.hand_on(taken)
+    }
+
+    /// Takes out all partials of `owner`.
+    pub(crate) fn take_all(&mut self, owner: usize) -> Vec<Partial> {
+        self.take_closed(owner, i64::MAX)
+    }
+
+    /// Takes out the partials of `owner` in panes that hold more than `keys_max` keys.
+    pub(crate) fn take_large(&mut self, owner: usize, keys_max: usize) -> Vec<Partial> {
+        let mut taken = Vec::new();
+        for (window, owners) in &mut self.windows {
+            let large = owners[owner].extract_if(.., |pane| pane.len() > keys_max);
+            taken.extend(large.map(|pane| Partial { window: *window, pane }));
+        }
+        self.hand_on(taken)
+    }
+
+    fn hand_on(&mut self, taken: Vec<Partial>) -> Vec<Partial> {
+        if !taken.is_empty() {
+            self.handed_on += taken.iter().map(|partial| partial.pane.len() as u64).sum::<u64>();
+            self.windows.retain(|_, owners| owners.iter().any(|panes| !panes.is_empty()));
+        }
+        taken
+    }
+
+    /// Partials held now.
+    pub(crate) fn held(&self) -> u64 {
+        self.windows.values().flatten().flatten().map(|pane| pane.len() as u64).sum()
+    }
+}
+
+fn vec_of<T>(len: usize, make: impl Fn() -> T) -> Vec<T> {
+    (0..len).map(|_| make()).collect()
+}

@@ -1,0 +1,135 @@
+//! Where what the producers see of the keys comes together, and the hot set is decided and published.
+//!
+//! Each producer samples its rows into a sketch of its own. Every so often it leaves a snapshot here, if
+//! nobody else is here just now (it never waits), and whoever leaves one decides. A new hot set is
+//! published with its epoch; producers look at the epoch once a batch.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use hashbrown::HashMap;
+
+use super::report::{HotKeyReport, KeyValue};
+use super::sink::lock;
+use crate::skew::estimate::Merger;
+use crate::skew::hot_set::HotSet;
+use crate::skew::policy::Policy;
+use crate::skew::sketch::{Sketch, Snapshot};
+
+/// Shares below this need not be carried around: they are far below all thresholds.
+const SNAPSHOT_SHARE_MIN: f64 = 1.0 / 2048.0;
+
+/// Names of hot keys that are remembered for the report.
+const NAMES_MAX: usize = 8192;
+
+/// Decides which keys are hot, for all producers of an engine.
+#[derive(Debug)]
+pub(crate) struct SkewControl {
+    epoch: AtomicU32,
+    current: Mutex<Arc<HotSet>>,
+    state: Mutex<State>,
+    names: Mutex<HashMap<u64, Vec<KeyValue>>>,
+    workers: u16,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: Policy,
+    merger: Merger,
+    /// The latest of each producer.
+    snapshots: Vec<Snapshot>,
+}
+
+impl SkewControl {
+    pub(crate) fn new(policy: Policy) -> Self {
+        let workers = policy.config().workers;
+        let current = policy.current();
+        Self {
+            epoch: AtomicU32::new(current.epoch()),
+            current: Mutex::new(Arc::new(current)),
+            state: Mutex::new(State { policy, merger: Merger::new(), snapshots: Vec::new() }),
+            names: Mutex::default(),
+            workers,
+        }
+    }
+
+    /// Epoch of the hot set in force.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u32 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// The hot set in force.
+    pub(crate) fn current(&self) -> Arc<HotSet> {
+        Arc::clone(&lock(&self.current))
+    }
+
+    /// Takes in what producer `slot` has seen, and decides. Does nothing if another producer is at it.
+    pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        if let Ok(mut state) = self.state.try_lock() {
+            self.take_in(&mut state, slot, sketch, rows_seen);
+        }
+    }
+
+    /// Takes in what a producer that goes has seen last, so that the report covers the whole stream, and
+    /// waits for its turn. Its snapshot ages with the others.
+    pub(crate) fn report_last(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        self.take_in(&mut lock(&self.state), slot, sketch, rows_seen);
+    }
+
+    fn take_in(&self, state: &mut State, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        let State { policy, merger, snapshots } = state;
+        if snapshots.len() <= slot {
+            snapshots.resize_with(slot + 1, || Snapshot {
+                sample_every: sketch.config().sample_every,
+                ..Snapshot::default()
+            });
+        }
+        sketch.snapshot_into(SNAPSHOT_SHARE_MIN, &mut snapshots[slot]);
+        let estimates = merger.merge(snapshots);
+        if let Some(set) = policy.decide(estimates, rows_seen) {
+            let epoch = set.epoch();
+            *lock(&self.current) = Arc::new(set);
+            self.epoch.store(epoch, Ordering::Release);
+        }
+    }
+
+    /// Puts a hot set in force that no policy decided.
+    #[cfg(test)]
+    pub(crate) fn publish(&self, keys: Vec<crate::skew::hot_set::HotKey>) {
+        // Far above the epochs of the policy, which goes on deciding.
+        let epoch = self.epoch().max(1 << 20) + 1;
+        *lock(&self.current) = Arc::new(HotSet::new(epoch, keys));
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Remembers what the key with this hash is called.
+    pub(crate) fn name(&self, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
+        let mut names = lock(&self.names);
+        if names.len() < NAMES_MAX && !names.contains_key(&hash) {
+            names.insert(hash, key());
+        }
+    }
+
+    /// All decisions that are remembered, in words and numbers.
+    pub(crate) fn hot_keys(&self) -> Vec<HotKeyReport> {
+        let names = lock(&self.names);
+        let state = lock(&self.state);
+        let reports = state.policy.decisions().map(|decision| {
+            let key = names.get(&decision.hash).cloned().unwrap_or_default();
+            let text = key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+            HotKeyReport {
+                explanation: decision.explain(&text, self.workers),
+                key,
+                share: decision.share,
+                share_low: decision.share_low,
+                share_high: decision.share_high,
+                salts: decision.salts,
+                cause: decision.cause,
+                promoted_at_row: decision.promoted_at_row,
+                demoted_at_row: decision.demoted_at_row,
+            }
+        });
+        reports.collect()
+    }
+}

@@ -1,0 +1,306 @@
+//! What the results must be: the rules of `design.md` ("Results a person can trust") written down in the
+//! most obvious way, row by row, with exact arithmetic. Shares no code with the engine.
+//!
+//! The rows of a group are collected first and aggregated afterwards, so that no order of updates can
+//! matter. Cost: memory for all rows, big integers for every sum.
+
+pub(crate) mod big;
+pub(crate) mod build;
+pub(crate) mod rng;
+pub(crate) mod value;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use arrow::datatypes::{DataType, i256};
+
+use big::Big;
+use value::{Value, float_order};
+
+/// What is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Func {
+    Rows,
+    Count,
+    Sum,
+    SumDecimal,
+    Min,
+    Max,
+    Avg,
+}
+
+/// A job: keys, windows, aggregates, as column numbers.
+#[derive(Debug, Clone)]
+pub(crate) struct Spec {
+    pub(crate) types: Vec<DataType>,
+    pub(crate) keys: Vec<usize>,
+    pub(crate) windows: Option<Windows>,
+    pub(crate) aggregates: Vec<(Func, usize)>,
+}
+
+/// Tumbling windows, in the unit of the time column.
+#[derive(Debug, Clone)]
+pub(crate) struct Windows {
+    pub(crate) column: usize,
+    pub(crate) size: i128,
+    pub(crate) offset: i128,
+    pub(crate) out_of_orderness: i128,
+}
+
+/// The rows of one input, column by column, and the order of what happens in it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Input {
+    pub(crate) columns: Vec<Vec<Value>>,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One act of a producer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// These rows are pushed, as one batch.
+    Push(Range<usize>),
+    /// An explicit watermark.
+    Watermark(i64),
+}
+
+/// A result row: window start and end (with windows), keys, aggregates.
+pub(crate) type Row = Vec<Value>;
+
+/// What a run must come to.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    pub(crate) rows_in: u64,
+    pub(crate) aggregated: u64,
+    pub(crate) late: u64,
+    pub(crate) null_time: u64,
+    pub(crate) out_of_range: u64,
+    /// In order; `None` if some result does not fit its type.
+    pub(crate) rows: Option<Vec<Row>>,
+}
+
+/// Least and largest value of an integer or time type, as far as it has limits below 64 bits.
+pub(crate) fn limits(data_type: &DataType) -> (i128, i128) {
+    match data_type {
+        DataType::Int8 => (i8::MIN.into(), i8::MAX.into()),
+        DataType::Int16 => (i16::MIN.into(), i16::MAX.into()),
+        DataType::Int32 | DataType::Date32 | DataType::Time32(_) => {
+            (i32::MIN.into(), i32::MAX.into())
+        }
+        DataType::UInt8 => (0, u8::MAX.into()),
+        DataType::UInt16 => (0, u16::MAX.into()),
+        DataType::UInt32 => (0, u32::MAX.into()),
+        DataType::UInt64 => (0, u64::MAX.into()),
+        _ => (i64::MIN.into(), i64::MAX.into()),
+    }
+}
+
+/// Aggregates all rows of all inputs.
+pub(crate) fn expect(spec: &Spec, inputs: &[Input]) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut groups: BTreeMap<Row, Vec<(usize, usize)>> = BTreeMap::new();
+    for (number, input) in inputs.iter().enumerate() {
+        let mut latest = i128::from(i64::MIN);
+        let mut promised = i128::from(i64::MIN);
+        for step in &input.steps {
+            let range = match step {
+                Step::Push(range) => range.clone(),
+                Step::Watermark(time) => {
+                    promised = promised.max(i128::from(*time));
+                    continue;
+                }
+            };
+            for row in range {
+                outcome.rows_in += 1;
+                let mut group = Row::new();
+                if let Some(windows) = &spec.windows {
+                    let Value::Int(time) = input.columns[windows.column][row] else {
+                        outcome.null_time += 1;
+                        continue;
+                    };
+                    let start = time - (time - windows.offset).rem_euclid(windows.size);
+                    let end = start + windows.size;
+                    let (least, largest) = limits(&spec.types[windows.column]);
+                    if start < least || end > largest {
+                        outcome.out_of_range += 1;
+                        continue;
+                    }
+                    latest = latest.max(time);
+                    if end <= (latest - windows.out_of_orderness).max(promised) {
+                        outcome.late += 1;
+                        continue;
+                    }
+                    group.extend([Value::Int(start), Value::Int(end)]);
+                }
+                group.extend(spec.keys.iter().map(|key| input.columns[*key][row].as_key()));
+                outcome.aggregated += 1;
+                groups.entry(group).or_default().push((number, row));
+            }
+        }
+    }
+    outcome.rows = groups
+        .into_iter()
+        .map(|(mut group, rows)| {
+            for (func, column) in &spec.aggregates {
+                let values = rows
+                    .iter()
+                    .map(|(number, row)| &inputs[*number].columns[*column][*row])
+                    .filter(|value| **value != Value::Null)
+                    .collect::<Vec<_>>();
+                let rows = rows.len();
+                group.push(aggregate(*func, &spec.types[*column], &values, rows)?);
+            }
+            Some(group)
+        })
+        .collect::<Option<Vec<_>>>()
+        .map(|mut rows| {
+            rows.sort();
+            rows
+        });
+    outcome
+}
+
+/// The type of a result.
+pub(crate) fn result_type(func: Func, data_type: &DataType) -> DataType {
+    let plain = value::plain_type(data_type);
+    match (func, plain) {
+        (Func::Rows | Func::Count, _) => DataType::Int64,
+        (Func::SumDecimal, _) => DataType::Decimal128(38, 0),
+        (Func::Min | Func::Max, _) => plain.clone(),
+        (Func::Sum, DataType::Decimal256(_, s)) => DataType::Decimal256(76, *s),
+        (Func::Avg, DataType::Decimal256(_, s)) => {
+            DataType::Decimal256(76, (s + 4).min(76).max(*s))
+        }
+        (
+            Func::Sum,
+            DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s),
+        ) => DataType::Decimal128(38, *s),
+        (
+            Func::Avg,
+            DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s),
+        ) => DataType::Decimal128(38, (s + 4).min(38).max(*s)),
+        (Func::Sum, plain) if plain.is_unsigned_integer() => DataType::UInt64,
+        (Func::Sum, plain) if plain.is_integer() => DataType::Int64,
+        (Func::Sum | Func::Avg, _) => DataType::Float64,
+    }
+}
+
+/// Whether the function is defined for the type.
+pub(crate) fn applies(func: Func, data_type: &DataType) -> bool {
+    let plain = value::plain_type(data_type);
+    match func {
+        Func::Rows | Func::Count | Func::Min | Func::Max => true,
+        Func::SumDecimal => plain.is_integer(),
+        Func::Sum | Func::Avg => plain.is_numeric(),
+    }
+}
+
+/// One result over values that are not null; `None` if it does not fit its type.
+fn aggregate(func: Func, data_type: &DataType, values: &[&Value], rows: usize) -> Option<Value> {
+    let count = |count: usize| Value::Int(i128::try_from(count).expect("small"));
+    match func {
+        Func::Rows => return Some(count(rows)),
+        Func::Count => return Some(count(values.len())),
+        _ if values.is_empty() => return Some(Value::Null),
+        _ => {}
+    }
+    let n = values.len() as u64;
+    let first = values[0];
+    Some(match (func, first) {
+        (Func::Min, _) => values.iter().min_by_key(|value| order(value))?.with_one_nan(),
+        (Func::Max, _) => values.iter().max_by_key(|value| order(value))?.with_one_nan(),
+        (Func::Sum, Value::Float(_)) => Value::of_f64(float_sum(values, 1)),
+        (Func::Avg, Value::Float(_)) => Value::of_f64(float_sum(values, n)),
+        (Func::Avg, Value::Int(_)) => Value::of_f64(whole_sum(values).ratio_to_f64(n, 0)),
+        (_, Value::Int(_)) => {
+            let result = result_type(func, data_type);
+            let sum = whole_sum(values);
+            let fits = match result {
+                DataType::Decimal128(..) => sum.abs() < Big::power_of_ten(38),
+                _ => {
+                    let (least, largest) = limits(&result);
+                    (Big::from_i128(least)..=Big::from_i128(largest)).contains(&sum)
+                }
+            };
+            match (fits, result) {
+                (false, _) => return None,
+                (true, DataType::Decimal128(..)) => Value::Decimal(sum.to_i256()),
+                (true, _) => Value::Int(sum.to_i256().to_i128()?),
+            }
+        }
+        (_, Value::Decimal(_)) => Value::Decimal(decimal(func, data_type, values)?),
+        other => unreachable!("{other:?} is not asked for"),
+    })
+}
+
+/// What min and max compare.
+fn order(value: &Value) -> Value {
+    match value {
+        Value::Float(bits) => Value::Int(float_order(f64::from_bits(*bits)).into()),
+        other => other.clone(),
+    }
+}
+
+fn whole_sum(values: &[&Value]) -> Big {
+    values.iter().fold(Big::ZERO, |sum, value| {
+        sum.add(match value {
+            Value::Int(value) => Big::from_i128(*value),
+            Value::Decimal(value) => Big::from_i256(*value),
+            other => unreachable!("{other:?} is not whole"),
+        })
+    })
+}
+
+/// Sum or mean of decimals: exact, the mean with four more digits, half away from zero.
+fn decimal(func: Func, data_type: &DataType, values: &[&Value]) -> Option<i256> {
+    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
+    let scale = |data_type: &DataType| match data_type {
+        Decimal32(_, s) | Decimal64(_, s) | Decimal128(_, s) | Decimal256(_, s) => *s,
+        other => unreachable!("{other} is no decimal"),
+    };
+    let result = result_type(func, data_type);
+    let digits = if matches!(result, Decimal256(..)) { 76 } else { 38 };
+    let sum = whole_sum(values);
+    let magnitude = if func == Func::Sum {
+        sum.abs()
+    } else {
+        let more = scale(&result) - scale(value::plain_type(data_type));
+        let n = values.len() as u64;
+        let scaled = (0..more).fold(sum.abs(), |scaled, _| scaled.times(10));
+        let (quotient, rest) = scaled.div_rem(n);
+        if rest * 2 >= n { quotient.add(Big::from_i128(1)) } else { quotient }
+    };
+    let signed = if sum.is_negative() { magnitude.neg() } else { magnitude };
+    (magnitude < Big::power_of_ten(digits)).then(|| signed.to_i256())
+}
+
+/// The exact sum of floats divided by `n`, rounded once; infinities and NaN as IEEE sums have them.
+fn float_sum(values: &[&Value], n: u64) -> f64 {
+    let mut sum = Big::ZERO;
+    let (mut plus, mut minus) = (false, false);
+    for value in values {
+        let Value::Float(bits) = value else { unreachable!("a column of floats") };
+        let value = f64::from_bits(*bits);
+        if value.is_nan() {
+            return f64::NAN;
+        }
+        if value.is_infinite() {
+            plus |= value > 0.0;
+            minus |= value < 0.0;
+            continue;
+        }
+        let exponent = bits >> 52 & 0x7ff;
+        let fraction = bits & ((1 << 52) - 1);
+        // In units of 2^-1074.
+        let (significand, shift) =
+            if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) };
+        let magnitude =
+            Big::from_i128(significand.into()).shl(usize::try_from(shift).expect("at most 2046"));
+        sum = sum.add(if value.is_sign_negative() { magnitude.neg() } else { magnitude });
+    }
+    match (plus, minus) {
+        (true, true) => f64::NAN,
+        (true, false) => f64::INFINITY,
+        (false, true) => f64::NEG_INFINITY,
+        (false, false) => sum.ratio_to_f64(n, 1074),
+    }
+}
