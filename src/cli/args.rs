@@ -133,6 +133,7 @@ pub(super) struct JobArgs {
     /// Files to read, - for standard input
     ///
     /// csv, tsv, ndjson (jsonl), parquet, arrow (feather) by extension; text also as .gz and .zst.
+    /// Arrow files are mapped into memory and must not change while they are read.
     /// Several inputs are several watermark inputs: a window closes when all of them have passed its
     /// end. Example: saltmill run a.csv b.csv.gz
     #[arg(required = true, value_name = "INPUT")]

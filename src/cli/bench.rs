@@ -13,7 +13,8 @@ use super::bar::{Bar, Measure, State};
 use super::json::Json;
 use super::memory::Loaded;
 use super::options::JobOptions;
-use super::{Failure, outputs, stats, tell, warning};
+use super::stats::StatsFile;
+use super::{Failure, outputs, tell, warning};
 use crate::config::find_column;
 use crate::error::{ConfigError, SinkError};
 use crate::io::{Inputs, open};
@@ -33,6 +34,7 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
     outputs::check_distinct(&options.inputs, &[("--stats", args.stats.as_ref())])?;
     let inputs = open(&options.inputs, &options.read_options(false, Arc::default()))?;
     warning::uneven_groups(&options.job(&inputs.schema)?);
+    let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
     let loaded = load(args, &options, &inputs)?;
     let mut bench = Bench { options, schema: Arc::clone(&inputs.schema), loaded, checksum: None };
     bench.run()?;
@@ -47,8 +49,8 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
     let summary = Summary { bench: &bench, times: &times, report: &report };
     let text = if args.json { summary.json() } else { summary.text() };
     write_stdout(&text)?;
-    if let Some(path) = &args.stats {
-        stats::write(path, &report, false)?;
+    if let Some(stats) = stats {
+        stats.write(&report, false)?;
     }
     Ok(())
 }

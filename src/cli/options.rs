@@ -33,7 +33,7 @@ pub(super) struct JobOptions {
     aggregates: Vec<Aggregate>,
     time: Option<TimeColumn>,
     window: Window,
-    pub(super) out_of_orderness: Duration,
+    out_of_orderness: Duration,
     idle_timeout: Option<Duration>,
     workers: Option<usize>,
     pinning: Pinning,
@@ -125,7 +125,22 @@ impl JobOptions {
                 .out_of_orderness(self.out_of_orderness)
                 .window(self.window);
         }
-        builder.build()
+        builder.build().map_err(|error| self.with_hint(error))
+    }
+
+    /// A text column has the type that its values suggest, which may be the wrong one.
+    fn with_hint(&self, error: ConfigError) -> ConfigError {
+        match error {
+            ConfigError::WrongType { use_, column, found, expected }
+                if !self.types.iter().any(|(name, _)| *name == column) =>
+            {
+                let expected = format!(
+                    "{expected} (the type of a text input's column can be given: --schema {column}:TYPE)"
+                );
+                ConfigError::WrongType { use_, column, found, expected }
+            }
+            error => error,
+        }
     }
 
     fn limits(&self, mut builder: JobBuilder) -> JobBuilder {

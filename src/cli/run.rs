@@ -9,7 +9,8 @@ use super::interrupt::{Interrupt, Interruptible};
 use super::options::JobOptions;
 use super::order::Ordered;
 use super::sink::{OutputSink, Outputs, RejectFile};
-use super::{Failure, outputs, stats, warning};
+use super::stats::StatsFile;
+use super::{Failure, outputs, warning};
 use crate::config::Job;
 use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
 use crate::runtime::engine::Engine;
@@ -35,6 +36,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     warning::uneven_groups(&job);
     let target = Target { args, options: &options, format, rejects: &rejects };
     let outputs = Arc::new(target.open(&inputs, &job)?);
+    let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
 
     let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let bar = bar(args, &inputs, &outputs, &rows);
@@ -56,9 +58,9 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         warning::interrupted(&report);
     }
     warning::rejected(&report, &rejects, args.rejected.is_some());
-    warning::late(&report, options.out_of_orderness, args.late.is_some());
-    if let Some(path) = &args.stats {
-        stats::write(path, &report, interrupted)?;
+    warning::late(&report, &args.job.out_of_orderness, args.late.is_some());
+    if let Some(stats) = stats {
+        stats.write(&report, interrupted)?;
     }
     Ok(())
 }

@@ -1,19 +1,41 @@
 //! The run as JSON: `--stats`.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::json::Json;
 use crate::error::SinkError;
 use crate::runtime::report::{Cause, KeyValue, RunReport, ShardReport};
+use crate::skew::imbalance::Imbalance;
 
 /// Version of the layout.
 const VERSION: u32 = 1;
 
-/// Writes the report to a file.
-pub(super) fn write(path: &Path, report: &RunReport, interrupted: bool) -> Result<(), SinkError> {
-    let text = format!("{}\n", to_json(report, interrupted).finish());
-    std::fs::write(path, text)
-        .map_err(|e| SinkError::Failed(format!("{}: cannot be written: {e}", path.display())))
+/// The file for the report, opened before the run so that a wrong name is found before the work is done.
+#[derive(Debug)]
+pub(super) struct StatsFile {
+    file: File,
+    name: String,
+}
+
+impl StatsFile {
+    /// Opens and empties it.
+    pub(super) fn create(path: &Path) -> Result<Self, SinkError> {
+        let name = path.display().to_string();
+        let file = File::create(path).map_err(|e| unwritable(&name, &e))?;
+        Ok(Self { file, name })
+    }
+
+    /// Writes the report.
+    pub(super) fn write(mut self, report: &RunReport, interrupted: bool) -> Result<(), SinkError> {
+        let text = format!("{}\n", to_json(report, interrupted).finish());
+        self.file.write_all(text.as_bytes()).map_err(|e| unwritable(&self.name, &e))
+    }
+}
+
+fn unwritable(name: &str, error: &std::io::Error) -> SinkError {
+    SinkError::Failed(format!("{name}: cannot be written: {error}"))
 }
 
 fn to_json(report: &RunReport, interrupted: bool) -> Json {
@@ -68,16 +90,17 @@ fn shard_json(id: usize, shard: &ShardReport) -> Json {
 }
 
 fn imbalance(report: &RunReport) -> Json {
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    let rows = report.shards.iter().map(|shard| shard.rows_in as f64).collect::<Vec<_>>();
-    #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-    let unmitigated = report.unmitigated_rows.iter().map(|rows| *rows as f64).collect::<Vec<_>>();
-    let busy = report.shards.iter().map(|shard| shard.busy.as_secs_f64()).collect::<Vec<_>>();
+    let of = |load: fn(&ShardReport) -> u64| {
+        Imbalance::of(&report.shards.iter().map(load).collect::<Vec<_>>())
+    };
+    let rows = of(|shard| shard.rows_in);
+    let busy = of(|shard| u64::try_from(shard.busy.as_nanos()).unwrap_or(u64::MAX));
+    let unmitigated = Imbalance::of(&report.unmitigated_rows);
     let mut json = Json::object();
-    json.float("rows_max_over_mean", max_over_mean(&rows))
-        .float("rows_cov", coefficient_of_variation(&rows))
-        .float("busy_max_over_mean", max_over_mean(&busy))
-        .float("unmitigated_rows_max_over_mean", max_over_mean(&unmitigated));
+    json.float("rows_max_over_mean", rows.max_over_mean)
+        .float("rows_cov", rows.cov)
+        .float("busy_max_over_mean", busy.max_over_mean)
+        .float("unmitigated_rows_max_over_mean", unmitigated.max_over_mean);
     json
 }
 
@@ -118,42 +141,5 @@ fn cause(cause: Cause) -> &'static str {
         Cause::Balance => "balance",
         Cause::Speed => "speed",
         Cause::Given => "given",
-    }
-}
-
-/// The largest over the mean; 1 if all are 0.
-pub(super) fn max_over_mean(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    if mean > 0.0 { values.iter().copied().fold(0.0, f64::max) / mean } else { 1.0 }
-}
-
-/// Standard deviation over mean; 0 if all are 0.
-fn coefficient_of_variation(values: &[f64]) -> f64 {
-    let mean = mean(values);
-    if mean > 0.0 {
-        let squares = values.iter().map(|value| (value - mean).powi(2)).collect::<Vec<_>>();
-        self::mean(&squares).sqrt() / mean
-    } else {
-        0.0
-    }
-}
-
-fn mean(values: &[f64]) -> f64 {
-    #[expect(clippy::cast_precision_loss, reason = "few values")]
-    let count = values.len().max(1) as f64;
-    values.iter().sum::<f64>() / count
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ratios_of_known_loads() {
-        let loads = [30.0, 10.0, 10.0, 10.0];
-        assert!((max_over_mean(&loads) - 2.0).abs() < 1e-12);
-        assert!((coefficient_of_variation(&loads) - 75.0_f64.sqrt() / 15.0).abs() < 1e-12);
-        assert!((max_over_mean(&[0.0, 0.0]) - 1.0).abs() < 1e-12);
-        assert!(coefficient_of_variation(&[0.0, 0.0]).abs() < 1e-12);
     }
 }

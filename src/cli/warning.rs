@@ -1,18 +1,13 @@
 //! Warnings on standard error. Each says what was seen and what would help.
 
-use std::time::Duration;
-
 use super::tell;
 use crate::config::Job;
 use crate::io::{RejectLog, Rejected};
-use crate::key::group::{MAX_PARALLELISM_LIMIT, groups_of_shard};
 use crate::runtime::report::RunReport;
+use crate::skew::imbalance::GroupFit;
 
-/// Shares of key groups that differ by less than this go unmentioned.
-const UNEVEN: f64 = 1.02;
-
-/// Numbers of key groups that many numbers of workers divide evenly.
-const COMPOSITE: [u32; 6] = [120, 240, 360, 720, 1440, 2880];
+/// A busiest worker with less than this over the mean load goes unmentioned.
+const UNEVEN: f64 = 1.03;
 
 fn warn(text: &str) {
     tell(&format!("warning: {text}"));
@@ -20,32 +15,10 @@ fn warn(text: &str) {
 
 /// Key groups that cannot be shared out evenly make some shards' work larger whatever the keys are.
 pub(super) fn uneven_groups(job: &Job) {
-    if let Some(text) = uneven_text(job.shards(), job.max_parallelism) {
-        warn(&text);
+    let fit = GroupFit::new(job.max_parallelism, job.shards());
+    if let Some(advice) = fit.advice().filter(|_| fit.max_over_mean >= UNEVEN) {
+        warn(&advice);
     }
-}
-
-fn uneven_text(workers: u32, groups: u32) -> Option<String> {
-    let sizes = (0..workers).map(|shard| {
-        let shard = u16::try_from(shard).expect("validated: at most 2^15 shards");
-        u32::try_from(groups_of_shard(shard, workers, groups).count()).unwrap_or(u32::MAX)
-    });
-    let (least, most) = sizes.fold((u32::MAX, 0), |(least, most), n| (least.min(n), most.max(n)));
-    let over_mean = f64::from(most) * f64::from(workers) / f64::from(groups);
-    if over_mean < UNEVEN {
-        return None;
-    }
-    let fits = |groups: &u32| groups.is_multiple_of(workers);
-    let listed = COMPOSITE.into_iter().filter(|n| *n >= groups).find(fits);
-    let better = listed.or_else(|| {
-        let multiple = groups.div_ceil(workers) * workers;
-        Some(multiple).filter(|n| *n <= MAX_PARALLELISM_LIMIT)
-    });
-    let advice = better.map(|n| format!("; use --max-parallelism {n}")).unwrap_or_default();
-    Some(format!(
-        "{groups} key groups do not divide evenly among {workers} workers: shards own {least} to {most} \
-         of them, so the largest has {over_mean:.2} times the mean{advice}"
-    ))
 }
 
 /// Rows that could not be used.
@@ -77,14 +50,14 @@ fn example_text(example: &Rejected) -> String {
 }
 
 /// Rows whose windows were closed.
-pub(super) fn late(report: &RunReport, out_of_orderness: Duration, is_kept: bool) {
+pub(super) fn late(report: &RunReport, out_of_orderness: &str, is_kept: bool) {
     if report.rows_late == 0 {
         return;
     }
     let keep = if is_kept { "" } else { "; --late FILE keeps them" };
     warn(&format!(
         "{} of {} rows came too late, after their window had closed; --out-of-orderness, now \
-         {out_of_orderness:?}, says how far event times may run behind{keep}",
+         {out_of_orderness}, says how far event times may run behind{keep}",
         report.rows_late, report.rows_in
     ));
 }
@@ -96,20 +69,4 @@ pub(super) fn interrupted(report: &RunReport) {
          partial",
         report.rows_in
     ));
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bad_numbers_of_groups_are_pointed_out() {
-        assert_eq!(uneven_text(3, 128), None);
-        assert_eq!(uneven_text(8, 128), None);
-        let text = uneven_text(7, 12).unwrap();
-        assert!(text.contains("shards own 1 to 2"), "{text}");
-        assert!(text.contains("1.17 times the mean; use --max-parallelism 14"), "{text}");
-        assert!(uneven_text(24, 128).unwrap().ends_with("use --max-parallelism 240"));
-        assert!(uneven_text(25_000, 32_768).unwrap().ends_with("times the mean"));
-    }
 }

@@ -95,8 +95,8 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
         ("--idle-timeout 5", &["duration \"5\""]),
         ("--skew twice", &["skew mode \"twice\"", "adaptive"]),
         ("--skew hot:a,,b", &["skew mode", "empty"]),
-        ("--salts 0", &["number of salts \"0\""]),
-        ("--isa avx9", &["--isa avx9 is not supported"]),
+        ("--salts 0", &["salts"]),
+        ("--isa avx9", &["\"avx9\"", "portable"]),
         ("--agg sum", &["aggregate", "sum"]),
         ("--agg median(x)", &["median"]),
         ("--key a,,b", &["list of columns", "empty"]),
@@ -135,10 +135,10 @@ fn uneven_key_groups_are_pointed_out() {
     let input = scratch.file("a.csv", "k\n1\n2\n1\n");
     let ran = saltmill(&["run", &input, "--key", "k", "--workers", "7", "--max-parallelism", "12"]);
     assert_eq!(ran.code, Some(0));
+    assert!(ran.err.contains("warning: 12 key groups do not divide by 7 workers"), "{ran:?}");
     assert!(
-        ran.err.contains("warning: 12 key groups do not divide evenly among 7 workers"),
+        ran.err.contains("1.17 times the mean load (serious); --max-parallelism 5040"),
         "{ran:?}"
     );
-    assert!(ran.err.contains("1.17 times the mean; use --max-parallelism 14"), "{ran:?}");
     assert_eq!(ran.sorted(), ["1,2", "2,1", "k,count"]);
 }
