@@ -73,12 +73,14 @@ impl Partials {
 
     fn pane(&mut self, window: i64, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
-        let owners = self.windows.entry(window).or_insert_with(|| vec_of(job.workers, Vec::new));
-        let salts = &mut owners[owner];
-        while salts.len() <= salt {
-            salts.push(Pane::new(&job.keys, &job.plan));
+        let owners = self.windows.entry(window);
+        let owners = owners.or_insert_with(|| vec_of(job.workers, Held::default));
+        let held = &mut owners[owner];
+        debug_assert!(!held.closed, "rows of a closed window are late");
+        while held.panes.len() <= salt {
+            held.panes.push(Pane::new(&job.keys, &job.plan));
         }
-        (&mut salts[salt], &mut self.scratch, job)
+        (&mut held.panes[salt], &mut self.scratch, job)
     }
 
     /// Aggregates `rows`, which all have one key, into that key's partial of this salt.
