@@ -216,18 +216,24 @@ pub(crate) fn nearest_name(name: &str, available: &[String]) -> Option<String> {
         .map(|(_, candidate)| candidate.clone())
 }
 
-/// Levenshtein distance in characters, one row of the matrix at a time.
+/// Edits that turn one text into the other: characters inserted, removed, replaced, or swapped with
+/// their neighbour (optimal string alignment), by the usual matrix, three rows of it.
 fn edit_distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut above = Vec::new();
     let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, cb) in b.iter().enumerate() {
-            let substituted = diagonal + usize::from(ca != *cb);
-            diagonal = row[j + 1];
-            row[j + 1] = substituted.min(row[j] + 1).min(diagonal + 1);
+    for i in 0..a.len() {
+        let mut next = vec![i + 1];
+        for j in 0..b.len() {
+            let replaced = row[j] + usize::from(a[i] != b[j]);
+            let mut least = replaced.min(row[j + 1] + 1).min(next[j] + 1);
+            if i > 0 && j > 0 && a[i] == b[j - 1] && a[i - 1] == b[j] {
+                let two_above: &Vec<usize> = &above;
+                least = least.min(two_above[j - 1] + 1);
+            }
+            next.push(least);
         }
+        above = std::mem::replace(&mut row, next);
     }
     row[b.len()]
 }
@@ -242,6 +248,8 @@ mod tests {
         assert_eq!(nearest_name("CustomerId", &names).as_deref(), Some("CustomerID"));
         assert_eq!(nearest_name("Custmer", &names), None);
         assert_eq!(nearest_name("countri", &names).as_deref(), Some("Country"));
+        assert_eq!(nearest_name("kye", &["key".to_owned()]).as_deref(), Some("key"));
+        assert_eq!(edit_distance("kitten", "sitting"), 3);
         let error = ConfigError::UnknownColumn {
             role: "key".into(),
             name: "countri".into(),

@@ -119,10 +119,11 @@ fn a_dropped_handle_hands_on_its_rows_and_releases_the_watermark() {
         kept.push(rows(0..100)).unwrap();
         let _ = dropped.try_push(rows(0..50));
         std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(total_count(&results.take()), 0, "held back by the second handle");
+        // The second handle stands at 49: windows up to 40 may close, and no others.
+        let mut seen = total_count(&results.take());
+        assert!(seen <= 40 + 40, "held back by the second handle, but {seen} are out");
         drop(dropped);
         let start = Instant::now();
-        let mut seen = 0;
         // Windows up to 90 can close; the last one waits for the first handle.
         while seen < 90 + 50 && start.elapsed() < PATIENCE {
             seen += total_count(&results.take());

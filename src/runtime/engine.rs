@@ -200,9 +200,7 @@ impl Engine {
     /// Whatever made the run fail.
     pub fn finish(mut self) -> Result<RunReport, RunError> {
         self.shared.closing.store(true, Ordering::SeqCst);
-        if self.sources.is_none() {
-            self.shared.sink.finishing();
-        }
+        self.shared.sink.finishing();
         self.shared.notify_all();
         let mut stats = Vec::with_capacity(self.threads.len());
         for thread in self.threads.drain(..) {

@@ -218,6 +218,8 @@ impl EngineShared {
     /// Ends the run.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        // A shard may be waiting for a consumer that waits for the end of the run.
+        self.sink.finishing();
         self.notify_all();
     }
 

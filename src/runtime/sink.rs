@@ -40,7 +40,8 @@ pub trait Sink: Send + Sync {
         Ok(())
     }
 
-    /// No more rows go into the engine; what is still to come is bounded by its state.
+    /// The engine is being finished, or has failed: whoever finished it may read results only afterwards, so
+    /// from now on the sink must not wait for that.
     fn finishing(&self) {}
 
     /// Whether late and rejected rows are wanted. Without, they are only counted.
@@ -102,9 +103,8 @@ impl<F: Fn(RecordBatch) -> Result<(), SinkError> + Send + Sync> Sink for Callbac
     }
 }
 
-/// A sink and the receiver of its results. A full channel holds the engine back; once the engine is
-/// finishing, what remains is bounded by its state and the limit is lifted, so that a thread may first
-/// finish the engine and then read.
+/// A sink and the receiver of its results. A full channel holds the engine back, until the engine is
+/// finished: then the limit is lifted, so that a thread may first finish the engine and then read.
 pub fn channel(capacity: usize) -> (ChannelSink, Receiver) {
     let state =
         State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, senders: 1 };

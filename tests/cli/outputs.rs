@@ -19,6 +19,7 @@ const STATS: [&str; 18] = [
     "shards",
     "imbalance",
     "hot_keys",
+    "two_phase_given_up_at_row",
 ];
 const SHARD: [&str; 11] = [
     "shard",

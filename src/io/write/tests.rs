@@ -98,17 +98,9 @@ fn tables_line_up() {
     let batch = sample();
     let projected = batch.project(&[0, 3, 4]).unwrap();
     let schema = projected.schema();
-    let expected = "  n  k      v\n---  -----  ----\n  1  x      a,b\nnull  null   c\\nd\n";
+    let expected = "   n  k      v\n----  -----  ----\n   1  x      a,b\nnull  null   c\\nd\n";
     let text = written(OutputFormat::Table, &[projected.clone(), projected], &schema);
-    assert!(
-        text.starts_with(
-            &expected
-                .replace("---  -", "----  -")
-                .replace("  n ", "   n ")
-                .replace("\n  1", "\n   1")
-        ),
-        "{text}"
-    );
+    assert!(text.starts_with(expected), "{text}");
     assert_eq!(text.lines().count(), 2 + 6);
     assert!(written(OutputFormat::Table, &[], &schema).starts_with("n  k  v\n"));
 }
