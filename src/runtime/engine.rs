@@ -206,6 +206,7 @@ impl Engine {
         for thread in self.threads.drain(..) {
             stats.extend(thread.join().unwrap_or(None));
         }
+        self.shared.sink.ended();
         if let Some(error) = self.shared.take_error() {
             return Err(error);
         }
@@ -287,6 +288,7 @@ impl Drop for Engine {
                 // A panic was caught inside the thread; there is nobody left to tell.
                 let _ = thread.join();
             }
+            self.shared.sink.ended();
         }
     }
 }

@@ -44,6 +44,9 @@ pub trait Sink: Send + Sync {
     /// from now on the sink must not wait for that.
     fn finishing(&self) {}
 
+    /// All shards have stopped: no result will follow. Handles of producers may still keep the sink alive.
+    fn ended(&self) {}
+
     /// Whether late and rejected rows are wanted. Without, they are only counted.
     fn wants_side_outputs(&self) -> bool {
         false
@@ -107,7 +110,7 @@ impl<F: Fn(RecordBatch) -> Result<(), SinkError> + Send + Sync> Sink for Callbac
 /// finished: then the limit is lifted, so that a thread may first finish the engine and then read.
 pub fn channel(capacity: usize) -> (ChannelSink, Receiver) {
     let state =
-        State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, senders: 1 };
+        State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, ended: false };
     let shared = Arc::new(Channel { state: Mutex::new(state), changed: Condvar::new() });
     (ChannelSink(Arc::clone(&shared)), Receiver(shared))
 }
@@ -132,7 +135,8 @@ struct State {
     capacity: usize,
     /// The receiver is gone.
     closed: bool,
-    senders: usize,
+    /// No result will follow.
+    ended: bool,
 }
 
 impl Sink for ChannelSink {
@@ -153,12 +157,16 @@ impl Sink for ChannelSink {
         lock(&self.0.state).capacity = usize::MAX;
         self.0.changed.notify_all();
     }
+
+    fn ended(&self) {
+        lock(&self.0.state).ended = true;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Drop for ChannelSink {
     fn drop(&mut self) {
-        lock(&self.0.state).senders = 0;
-        self.0.changed.notify_all();
+        self.ended();
     }
 }
 
@@ -189,7 +197,7 @@ impl Iterator for Receiver {
                 self.0.changed.notify_all();
                 return Some(batch);
             }
-            if state.senders == 0 {
+            if state.ended {
                 return None;
             }
             state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ use crate::key::encode::KeyEncoder;
 
 /// Rows looked up and updated together: their rows of the table stay in the first-level cache between
 /// the passes of several accumulators.
-const UPDATE_ROWS: usize = 256;
+const UPDATE_ROWS: usize = 1024;
 
 /// Keys and aggregates of one window.
 #[derive(Debug)]
