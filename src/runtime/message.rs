@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::partials::Partial;
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
+use crate::state::pane::Pane;
 
 /// One step of one producer, for one shard.
 #[derive(Debug)]
@@ -21,6 +21,15 @@ pub(crate) struct Message {
     pub(crate) watermark: i64,
     /// The producer has closed; nothing follows.
     pub(crate) end: bool,
+}
+
+/// Partial aggregates of one window, on their way to the shard that owns their keys.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Start of the window.
+    pub(crate) window: i64,
+    /// Keys of one owner.
+    pub(crate) pane: Pane,
 }
 
 /// A batch that has been hashed, assigned to windows and split by owner. Immutable while lent; its

@@ -10,18 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::message::{Part, Prepared};
+use super::message::{Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{Pane, Scratch};
-
-/// Partial aggregates of one window, on their way to the shard that owns their keys.
-#[derive(Debug)]
-pub(crate) struct Partial {
-    /// Start of the window.
-    pub(crate) window: i64,
-    /// Keys of one owner.
-    pub(crate) pane: Pane,
-}
 
 /// Partial aggregates of one producer.
 #[derive(Debug)]
