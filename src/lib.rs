@@ -40,14 +40,24 @@ pub(crate) mod column;
 pub(crate) mod state;
 pub mod aggregate;
 pub mod time;
-pub mod config;
 pub mod skew;
+pub mod config;
 pub mod runtime;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+
+/// Ways for the fuzzer to reach what is private.
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing {
+    /// Steps of a pane's table, chosen by `data`, against a model.
+    pub fn table(data: &[u8]) {
+        crate::state::table::model::run_bytes(data);
+    }
+}
 
 pub use arrow;
 

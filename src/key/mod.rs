@@ -4,7 +4,7 @@
 //! `max_parallelism`, the same in every process and release. State is moved and restored by key
 //! group, so this function never changes silently: golden values pin it.
 
+pub(crate) mod hash;
 pub(crate) mod batch;
 pub(crate) mod encode;
 pub mod group;
-pub(crate) mod hash;

@@ -6,9 +6,9 @@
 
 use std::sync::Arc;
 
-use super::partials::{Closing, Partial};
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
+use crate::state::pane::Pane;
 
 /// One step of one producer, for one shard.
 #[derive(Debug)]
@@ -23,6 +23,26 @@ pub(crate) struct Message {
     pub(crate) watermark: i64,
     /// The producer has closed; nothing follows.
     pub(crate) end: bool,
+}
+
+/// Partial aggregates of one window, on their way to the shard that owns their keys.
+#[derive(Debug)]
+pub(crate) struct Partial {
+    /// Start of the window.
+    pub(crate) window: i64,
+    /// How many came before it, of this producer, owner and window: for the owner's ledger.
+    pub(crate) number: u32,
+    /// Keys of one owner.
+    pub(crate) pane: Pane,
+}
+
+/// The promise that no more partials of a window will follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// Start of the window.
+    pub(crate) window: i64,
+    /// How many were sent.
+    pub(crate) sent: u32,
 }
 
 /// A batch that has been hashed, assigned to windows and split by owner. Immutable while lent; its

@@ -2,8 +2,8 @@
 
 pub(crate) mod wake;
 pub(crate) mod ring;
-pub(crate) mod partials;
 pub(crate) mod message;
+pub(crate) mod partials;
 pub mod sink;
 pub mod report;
 pub(crate) mod skew_control;
@@ -20,3 +20,5 @@ pub(crate) mod worker;
 pub mod engine;
 #[cfg(test)]
 mod equality;
+#[cfg(test)]
+mod simulation;

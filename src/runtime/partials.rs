@@ -10,29 +10,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::message::{Part, Prepared};
+use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{Pane, Scratch};
-
-/// Partial aggregates of one window, on their way to the shard that owns their keys.
-#[derive(Debug)]
-pub(crate) struct Partial {
-    /// Start of the window.
-    pub(crate) window: i64,
-    /// How many came before it, of this producer, owner and window: for the owner's ledger.
-    pub(crate) number: u32,
-    /// Keys of one owner.
-    pub(crate) pane: Pane,
-}
-
-/// The promise that no more partials of a window will follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Closing {
-    /// Start of the window.
-    pub(crate) window: i64,
-    /// How many were sent.
-    pub(crate) sent: u32,
-}
 
 /// Partials of one window and owner.
 #[derive(Debug, Default)]

@@ -428,5 +428,7 @@ fn shift_of(capacity: usize) -> u32 {
     32 - capacity.trailing_zeros()
 }
 
+#[cfg(any(test, fuzzing))]
+pub(crate) mod model;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,5 @@
 //! Event time: reading it, assigning rows to windows, watermarks.
 
-pub mod window;
 pub(crate) mod event_time;
+pub mod window;
 pub(crate) mod watermark;

@@ -1,54 +1,12 @@
-//! The table against a `BTreeMap`, under hashes that collide as badly as they can.
+//! See `model.rs`; here, what it is run on.
 
-use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 
-use arrow::buffer::NullBuffer;
 use proptest::prelude::*;
 
 use super::Table;
-use crate::kernel::Isa;
-use crate::key::batch::{
-    INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
-};
-use crate::key::encode::DecodeKeys;
-use crate::key::hash::{NULL_HASH, hash_long, hash_short, hash_word};
-
-/// A key as a person sees it; `None` is NULL.
-type Key = Option<Vec<u8>>;
-
-/// How keys are hashed. The NULL key of one word keeps its own hash, as the encoder promises.
-#[derive(Debug, Clone, Copy)]
-enum Hashing {
-    /// As in a run.
-    Real,
-    /// All keys have one hash.
-    Equal,
-    /// All keys have one tag (low half) and different high halves.
-    EqualTag,
-    /// Four hashes in all.
-    Four,
-    /// Tags at the very end of the index, so that searches wrap around.
-    Last,
-}
-
-impl Hashing {
-    fn apply(self, real: u64) -> u64 {
-        match self {
-            Self::Real => real,
-            Self::Equal => 0x1234_5678_9abc_def0,
-            Self::EqualTag => real & !u64::from(u32::MAX) | 0x9abc_def0,
-            Self::Four => (real & 3) << 30,
-            Self::Last => real | 0xffff_ff00,
-        }
-    }
-}
-
-/// One step of a test: keys to be looked up together, or a new window.
-#[derive(Debug, Clone)]
-enum Op {
-    Lookup { keys: Vec<u16>, every: usize },
-    Clear,
-}
+use super::model::{Hashing, Op, batch, byte_key, count, counts, run, run_bytes, word_key};
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
     let keys = prop_oneof![
@@ -69,152 +27,6 @@ fn hashing() -> impl Strategy<Value = Hashing> {
         Just(Hashing::Four),
         Just(Hashing::Last)
     ]
-}
-
-/// The `i`-th key of one word: NULL, zero (which NULL's word also is), and others.
-fn word_key(i: u16) -> Key {
-    let word = |word: u64| Some(word.to_le_bytes().to_vec());
-    match i {
-        0 => None,
-        1 => word(0),
-        2 => word(u64::MAX),
-        _ => word(u64::from(i).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
-    }
-}
-
-/// The `i`-th byte key: NULL, empty, short ones that differ in trailing zeros only, and long ones that
-/// agree in length and first bytes.
-fn byte_key(i: u16) -> Key {
-    let number = i.to_be_bytes();
-    Some(match i {
-        0 => return None,
-        1 => Vec::new(),
-        2..15 => vec![0; usize::from(i) - 1],
-        _ if i % 3 == 0 => number.to_vec(),
-        _ if i % 3 == 1 => [&[7; 30][..], &number].concat(),
-        _ => [&[7; INLINE_BYTES - 2][..], &number, &vec![9; usize::from(i % 5)]].concat(),
-    })
-}
-
-fn batch(width: usize, keys: &[Key], hashing: Hashing) -> KeyBatch {
-    let mut batch = KeyBatch { width, ..KeyBatch::default() };
-    let (mut words, mut text) = (Vec::new(), Vec::new());
-    for key in keys {
-        let (key_words, hash) = match key {
-            None if width == 1 => (vec![0], NULL_HASH),
-            None => (vec![NULL_BYTES, 0], hashing.apply(NULL_HASH)),
-            Some(bytes) if width == 1 => {
-                let word = u64::from_le_bytes(bytes.as_slice().try_into().unwrap());
-                (vec![word], hashing.apply(hash_word(word)))
-            }
-            Some(bytes) if bytes.len() <= INLINE_BYTES => {
-                let [a, b] = short_words(bytes, 0, bytes.len());
-                (vec![a, b], hashing.apply(hash_short(a, b)))
-            }
-            Some(bytes) => {
-                let place = text.len();
-                text.extend_from_slice(bytes);
-                (long_words(bytes, place).to_vec(), hashing.apply(hash_long(bytes)))
-            }
-        };
-        words.extend(key_words);
-        batch.hashes.push(hash);
-    }
-    if width == 1 && keys.contains(&None) {
-        batch.nulls = Some(keys.iter().map(Option::is_some).collect::<NullBuffer>());
-    }
-    batch.words = KeyWords::Own(words);
-    batch.long = LongKeys::Own(text);
-    batch
-}
-
-/// Keys of the table in the order of its rows, with the count that stands in each row.
-fn contents(table: &mut Table) -> Vec<(Key, u64)> {
-    let len = u32::try_from(table.len()).unwrap();
-    let width = table.width();
-    let keys = table.keys(0..len);
-    let decoded = (0..table.len())
-        .map(|k| {
-            if width == 1 {
-                return keys.word(k).map(|word| word.to_le_bytes().to_vec());
-            }
-            let mut key = None;
-            keys.bytes(k, &mut |bytes| key = bytes.map(<[u8]>::to_vec));
-            key
-        })
-        .collect::<Vec<_>>();
-    decoded.into_iter().zip(0..len).map(|(key, id)| (key, counts(table, id))).collect()
-}
-
-/// The count in row `id`, which stands there twice: in its first word and, inverted, in its last.
-fn counts(table: &mut Table, id: u32) -> u64 {
-    let width = table.width();
-    let row = table.rows_mut().row(id);
-    assert_eq!(row[width], !row[width + 1], "row {id} is whole");
-    row[width]
-}
-
-/// Looks `keys` up and counts one for each.
-fn count(table: &mut Table, keys: &KeyBatch, selection: &[u32]) {
-    let width = table.width();
-    let mut ptrs = Vec::new();
-    let isas = Isa::available();
-    table.lookup(isas[selection.len() % isas.len()], keys, selection, &mut ptrs);
-    assert_eq!(ptrs.len(), selection.len());
-    table.rows_mut().rows(&ptrs).for_each(width, 2, |_, state| {
-        state[0] += 1;
-        state[1] = !state[0];
-    });
-}
-
-fn check(table: &mut Table, model: &BTreeMap<Key, u64>) {
-    let contents = contents(table);
-    assert_eq!(contents.len(), model.len(), "one row for each key");
-    assert_eq!(contents.into_iter().collect::<BTreeMap<_, _>>(), *model);
-}
-
-fn run(width: usize, key: fn(u16) -> Key, hashing: Hashing, ops: &[Op]) {
-    let mut table = Table::new(width, &[0, !0]);
-    let mut model = BTreeMap::<Key, u64>::new();
-    for op in ops {
-        match op {
-            Op::Lookup { keys, every } => {
-                let keys = keys.iter().copied().map(key).collect::<Vec<_>>();
-                let selection = (0..keys.len()).step_by(*every).collect::<Vec<_>>();
-                for i in &selection {
-                    *model.entry(keys[*i].clone()).or_default() += 1;
-                }
-                let selection =
-                    selection.into_iter().map(|i| u32::try_from(i).unwrap()).collect::<Vec<_>>();
-                count(&mut table, &batch(width, &keys, hashing), &selection);
-            }
-            Op::Clear => {
-                check(&mut table, &model);
-                table.clear();
-                model.clear();
-            }
-        }
-        check(&mut table, &model);
-    }
-    export_into_another(&mut table, &model);
-}
-
-/// The keys of a table, exported in parts, meet in another table that has some of them already.
-fn export_into_another(from: &mut Table, model: &BTreeMap<Key, u64>) {
-    let width = from.width();
-    let mut into = Table::new(width, &[0, !0]);
-    let len = u32::try_from(from.len()).unwrap();
-    let mut keys = KeyBatch::default();
-    for parts in [vec![len / 2..len], vec![0..len / 3, len / 3..len]] {
-        for ids in parts {
-            from.export_keys(ids.clone(), &mut keys);
-            let selection = (0..ids.end - ids.start).collect::<Vec<_>>();
-            count(&mut into, &keys, &selection);
-        }
-    }
-    let found = contents(&mut into).into_iter().map(|(key, _)| key).collect::<Vec<_>>();
-    assert_eq!(found.len(), model.len(), "exported keys find their rows again");
-    assert!(found.iter().all(|key| model.contains_key(key)));
 }
 
 proptest! {
@@ -249,4 +61,18 @@ fn many_keys_grow_the_index_and_a_small_use_shrinks_it() {
     count(&mut table, &keys, &selection[..10]);
     assert_eq!(table.len(), 10);
     assert!(table.bytes() < bytes / 50, "{} of {bytes} bytes are kept in use", table.bytes());
+}
+
+/// The seeds of the fuzz target, which cannot reach the table from outside the crate.
+#[test]
+fn fuzz_seeds() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/table");
+    let mut seeds = 0;
+    for seed in fs::read_dir(folder).unwrap() {
+        let path = seed.unwrap().path();
+        println!("{}", path.display());
+        run_bytes(&fs::read(path).unwrap());
+        seeds += 1;
+    }
+    assert!(seeds > 0);
 }
