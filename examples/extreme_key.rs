@@ -2,6 +2,8 @@
 //!
 //!     cargo run --release --example extreme_key
 
+#![expect(clippy::print_stdout, reason = "an example talks to people")]
+
 mod common;
 
 use saltmill::config::{HotList, SkewMode};

@@ -3,6 +3,8 @@
 //!
 //!     cargo run --release --example hot_keys
 
+#![expect(clippy::print_stdout, reason = "an example talks to people")]
+
 mod common;
 
 use saltmill::config::SkewMode;

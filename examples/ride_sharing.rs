@@ -2,6 +2,8 @@
 //!
 //!     cargo run --release --example ride_sharing
 
+#![expect(clippy::print_stdout, reason = "an example talks to people")]
+
 mod common;
 
 use saltmill::config::SkewMode;

@@ -59,6 +59,11 @@ pub mod fuzzing {
     }
 }
 
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct ReadmeDoctests;
+
 pub use arrow;
 
 pub use aggregate::spec::Aggregate;

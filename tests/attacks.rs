@@ -18,7 +18,7 @@ use saltmill::{
 };
 
 /// Longest time that anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Runs `body` and fails if it does not end in time: a hang is a failure, not a wait.
 fn in_time<R: Send + 'static>(body: impl FnOnce() -> R + Send + 'static) -> R {

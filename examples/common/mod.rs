@@ -1,5 +1,13 @@
 //! What the examples of skew share: a stream with one hot key, a run of it, and tables for people.
 
+#![expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "made-up numbers are small"
+)]
+#![expect(clippy::print_stdout, reason = "an example talks to people")]
+
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 

@@ -27,7 +27,7 @@ pub(super) enum Command {
     ///
     /// Reads files or standard input, aggregates per key and window, and writes the results.
     ///
-    ///     saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
+    ///   saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
     ///
     /// Output columns: `window_start` and `window_end` (with a window), the key columns, then the
     /// aggregates in the order asked for.
@@ -38,7 +38,7 @@ pub(super) enum Command {
     /// Makes an event stream with the columns ts (timestamp, ms), key, value (int64),
     /// amount (float64), city and session. The same seed makes the same stream.
     ///
-    ///     saltmill gen --rows 50M --keys 1M --dist zipf:1.1 --seed 1 --output z11.parquet
+    ///   saltmill gen --rows 50M --keys 1M --dist zipf:1.1 --seed 1 --output z11.parquet
     #[command(verbatim_doc_comment)]
     Gen(GenArgs),
     /// Measure the engine alone
@@ -46,7 +46,7 @@ pub(super) enum Command {
     /// Loads the needed columns into memory, then runs the whole engine over them several times
     /// (routing, aggregation, windows, results into memory), after one run to warm up.
     ///
-    ///     saltmill bench z11.parquet --key key --time ts --window tumbling:5s --agg 'count, sum(value)'
+    ///   saltmill bench z11.parquet --key key --time ts --window tumbling:5s --agg 'count, sum(value)'
     ///
     /// Every run must give the same results. They are compared by a checksum: the sum, modulo 2^64,
     /// of the 64-bit rapidhash of each result row in Arrow's row format, which does not depend on

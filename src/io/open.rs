@@ -274,7 +274,7 @@ fn source(
             let plan = text_plan(&input, positions, agreement, options);
             Arc::new(TextSource::new(*input, plan))
         }
-        Opened::Parquet(input) => Arc::new(input.into_source(projection(), rows, progress)),
+        Opened::Parquet(input) => Arc::new(input.into_source(projection(), rows, &progress)),
         Opened::Ipc(input) => Arc::new(input.into_source(projection(), rows, progress)?),
         Opened::Stream(input) => Arc::new(input.into_source(projection(), rows)?),
     })

@@ -113,11 +113,10 @@ impl ParquetInput {
         self,
         projection: Projection,
         batch_rows: usize,
-        progress: Arc<Progress>,
+        progress: &Arc<Progress>,
     ) -> ParquetSource {
         let groups = self.metadata.metadata().num_row_groups();
-        let shared =
-            Shared { input: self, projection, batch_rows, progress: Arc::clone(&progress) };
+        let shared = Shared { input: self, projection, batch_rows, progress: Arc::clone(progress) };
         progress.expect(Some((0..groups).map(|g| shared.bytes_of(g)).sum()));
         ParquetSource { shared: Arc::new(shared), next: AtomicU64::new(0), groups: groups as u64 }
     }

@@ -94,13 +94,9 @@ pub(crate) struct HotRun {
 }
 
 impl HotKeys {
-    pub(crate) fn new(
-        job: Arc<Job>,
-        control: Arc<SkewControl>,
-        slot: usize,
-        producers: usize,
-    ) -> Self {
+    pub(crate) fn new(job: Arc<Job>, control: Arc<SkewControl>, producers: usize) -> Self {
         let config = SketchConfig { sample_every: SAMPLE_EVERY, ..SketchConfig::default() };
+        let slot = control.join(config.sample_every);
         let sampler = Sampler::new(config.sample_every, slot as u64);
         let mut keys = Self {
             set: control.current(),

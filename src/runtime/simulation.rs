@@ -82,11 +82,11 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
     });
     let millis = |n: i128| Duration::from_millis(u64::try_from(n).unwrap());
     let skew = skew(rng);
-    let (workers, ring) = (rng.within(1..4), *rng.pick(&[1, 1, 1, 3]));
+    let (workers, capacity) = (rng.within(1..4), *rng.pick(&[1, 1, 1, 3]));
     let (batch, idle) = (*rng.pick(&[1, 3, 100]), rng.percent(30));
     let mini_batch = rng.percent(30);
     let words = format!(
-        "{skew:?} {windows:?} workers={workers} ring={ring} batch={batch} idle={idle} \
+        "{skew:?} {windows:?} workers={workers} ring={capacity} batch={batch} idle={idle} \
          mini_batch={mini_batch}"
     );
     let mut builder = Job::builder(Arc::new(Schema::new(fields())))
@@ -96,7 +96,7 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
         .salts(Salts::Fixed(2))
         .workers(workers)
         .max_parallelism(8)
-        .ring_capacity(ring)
+        .ring_capacity(capacity)
         .batch_rows(batch);
     if let Some(windows) = &windows {
         builder = builder

@@ -38,6 +38,9 @@ struct State {
     merger: Merger,
     /// The latest of each producer.
     snapshots: Vec<Snapshot>,
+    /// Places in `snapshots` whose producer has gone. What it saw last counts until it is outdated or
+    /// another producer takes the place, so memory depends on how many there are at a time.
+    vacant: Vec<usize>,
 }
 
 impl SkewControl {
@@ -47,7 +50,12 @@ impl SkewControl {
         Self {
             epoch: AtomicU32::new(current.epoch()),
             current: Mutex::new(Arc::new(current)),
-            state: Mutex::new(State { policy, merger: Merger::new(), snapshots: Vec::new() }),
+            state: Mutex::new(State {
+                policy,
+                merger: Merger::new(),
+                snapshots: Vec::new(),
+                vacant: Vec::new(),
+            }),
             names: Mutex::default(),
             workers,
         }
@@ -64,6 +72,15 @@ impl SkewControl {
         Arc::clone(&lock(&self.current))
     }
 
+    /// A place for a new producer.
+    pub(crate) fn join(&self, sample_every: u32) -> usize {
+        let mut state = lock(&self.state);
+        state.vacant.pop().unwrap_or_else(|| {
+            state.snapshots.push(Snapshot { sample_every, ..Snapshot::default() });
+            state.snapshots.len() - 1
+        })
+    }
+
     /// Takes in what producer `slot` has seen, and decides. Does nothing if another producer is at it.
     pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
         if let Ok(mut state) = self.state.try_lock() {
@@ -74,17 +91,13 @@ impl SkewControl {
     /// Takes in what a producer that goes has seen last, so that the report covers the whole stream, and
     /// waits for its turn. Its snapshot ages with the others.
     pub(crate) fn report_last(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        self.take_in(&mut lock(&self.state), slot, sketch, rows_seen);
+        let mut state = lock(&self.state);
+        self.take_in(&mut state, slot, sketch, rows_seen);
+        state.vacant.push(slot);
     }
 
     fn take_in(&self, state: &mut State, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        let State { policy, merger, snapshots } = state;
-        if snapshots.len() <= slot {
-            snapshots.resize_with(slot + 1, || Snapshot {
-                sample_every: sketch.config().sample_every,
-                ..Snapshot::default()
-            });
-        }
+        let State { policy, merger, snapshots, .. } = state;
         sketch.snapshot_into(SNAPSHOT_SHARE_MIN, &mut snapshots[slot]);
         let estimates = merger.merge(snapshots);
         if let Some(set) = policy.decide(estimates, rows_seen) {

@@ -63,8 +63,10 @@ fn a_wrong_command_is_one_line_and_its_usage() {
     ] {
         let ran = run_line(line);
         ran.refused(2, words);
-        assert_eq!(ran.err.lines().count(), 2, "{ran:?}");
-        assert!(ran.err.lines().nth(1).unwrap().starts_with("Usage: saltmill "), "{ran:?}");
+        // A bad value is told with its option; anything else with the usage, too.
+        let usage = ran.err.lines().nth(1);
+        assert!(usage.is_none_or(|line| line.starts_with("Usage: saltmill ")), "{ran:?}");
+        assert!(usage.is_some() || ran.err.contains("for '--"), "{ran:?}");
     }
 }
 
@@ -96,7 +98,7 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
         ("--skew twice", &["skew mode \"twice\"", "adaptive"]),
         ("--skew hot:a,,b", &["skew mode", "empty"]),
         ("--salts 0", &["salts"]),
-        ("--isa avx9", &["\"avx9\"", "portable"]),
+        ("--isa avx9", &["avx9", "portable"]),
         ("--agg sum", &["aggregate", "sum"]),
         ("--agg median(x)", &["median"]),
         ("--key a,,b", &["list of columns", "empty"]),

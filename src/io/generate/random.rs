@@ -37,7 +37,6 @@ impl Random {
     /// A number below `bound`, with a bias below `bound / 2^64`.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        #[expect(clippy::cast_possible_truncation, reason = "the high half of a product")]
         let high = ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64;
         high
     }

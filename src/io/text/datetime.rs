@@ -169,6 +169,10 @@ fn fraction(at: &mut Cursor<'_>) -> Option<u32> {
 
 /// The offset from UTC in seconds: `Z`, `+HH`, `+HHMM`, `+HH:MM`; also after a blank.
 /// `None`: malformed; `Some(None)`: there is none.
+#[expect(
+    clippy::option_option,
+    reason = "malformed and absent are two things; `?` takes care of one"
+)]
 fn offset(at: &mut Cursor<'_>) -> Option<Option<i64>> {
     if at.0.is_empty() {
         return Some(None);

@@ -1,6 +1,7 @@
 //! A text input as a [`Source`]: chunks as units, decoded on the worker's thread.
 
 use std::collections::VecDeque;
+use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -297,7 +298,7 @@ fn describe(plan: &ColumnPlan, fault: Fault, text: &[u8]) -> (Reason, String) {
     if let Some(better) = better_type(plan, fault, text) {
         let name = &plan.name;
         let origin = if plan.inferred { " (the type was inferred from a sample)" } else { "" };
-        detail.push_str(&format!("{origin}; --schema \"{name}:{better}\" would take it"));
+        let _ = write!(detail, "{origin}; --schema \"{name}:{better}\" would take it");
     }
     (reason, detail)
 }

@@ -80,7 +80,7 @@ impl TableWriter {
         self.out.flush_if_live()
     }
 
-    fn cells(&self, batch: &RecordBatch) -> Result<Vec<Vec<String>>, String> {
+    fn cells(batch: &RecordBatch) -> Result<Vec<Vec<String>>, String> {
         let batch = printable(batch, true)?;
         let options = FormatOptions::default().with_null("null");
         let formatters = batch
@@ -101,7 +101,7 @@ impl TableWriter {
 
 impl BatchWriter for TableWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
-        let rows = self.cells(batch).map_err(|e| self.failures.explain(&e))?;
+        let rows = Self::cells(batch).map_err(|e| self.failures.explain(&e))?;
         if let Some(held) = &mut self.held {
             held.extend(rows);
             return if held.len() >= HELD_ROWS { self.release() } else { Ok(()) };
