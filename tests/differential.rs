@@ -20,8 +20,8 @@ const SEEDS_DEFAULT: u64 = 600;
 /// Ways in which each case is run.
 const WAYS: usize = 3;
 
-/// A single run that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// A single run that takes longer hangs, also on a machine with a lot else to do.
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// What is being run, for whoever watches over it.
 type Current = Arc<Mutex<String>>;

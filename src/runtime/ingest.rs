@@ -169,6 +169,10 @@ impl Ingest {
 
     /// Excuses this handle from holding back the watermark, until its next push.
     pub fn idle(&mut self) -> Result<(), RunError> {
+        self.activate();
+        self.wait_flush()?;
+        // Windows will close without this handle, so it may not keep anything of them.
+        self.queue_partials(0);
         self.wait_flush()?;
         self.shared.set_idle();
         for door in &self.engine.doors {
@@ -303,8 +307,7 @@ impl Ingest {
 
     /// Ends idleness. Rows that follow are late where the engine went on without this handle.
     fn activate(&mut self) {
-        self.shared.touch(&self.engine);
-        if self.shared.set_active() {
+        if self.shared.begin() {
             let closed_to = self.engine.closed_to.load(Ordering::SeqCst);
             self.router.watermark.raise(closed_to);
         }
@@ -320,6 +323,10 @@ impl Ingest {
                 return Ok(false);
             }
             if !self.route_next()? && !self.queue_watermark() && !self.queue_wanted() {
+                // A worker speaks for its sources, whose silence is judged where they are read.
+                if !self.shared.of_worker {
+                    self.shared.rest(&self.engine);
+                }
                 return Ok(true);
             }
         }
@@ -365,7 +372,9 @@ impl Ingest {
         let job = &self.engine.job;
         self.mini_batch.rows += rows;
         let due = job.mini_batch_rows.is_some_and(|most| self.mini_batch.rows >= most)
-            || job.mini_batch_latency.is_some_and(|most| self.mini_batch.since.elapsed() >= most);
+            || job.mini_batch_latency.is_some_and(|most| self.mini_batch.since.elapsed() >= most)
+            // Whoever may be found idle at any time keeps nothing of windows that may close then.
+            || (job.idle_timeout.is_some() && !self.shared.of_worker && self.backlog.is_none());
         if due {
             self.mini_batch = MiniBatch::new();
         }
@@ -451,7 +460,6 @@ impl Ingest {
 
     fn wait_flush(&mut self) -> Result<(), RunError> {
         while !self.try_flush()? {
-            self.shared.held_back.store(true, Ordering::SeqCst);
             let (rings, outbox, engine) = (&self.rings, &self.outbox, &self.engine);
             let capacity = engine.job.ring_capacity;
             self.sleeper.sleep(WAIT, || {
@@ -461,8 +469,6 @@ impl Ingest {
                         .zip(outbox)
                         .any(|(ring, slot)| slot.is_some() && ring.len() < capacity)
             });
-            self.shared.touch(&self.engine);
-            self.shared.held_back.store(false, Ordering::SeqCst);
         }
         Ok(())
     }

@@ -98,12 +98,14 @@ pub(crate) struct IngestShared {
     pub(crate) wake: Arc<Wake>,
     /// When it last did something, in microseconds since the engine started.
     last_active_us: AtomicU64,
-    /// It waits for room: silent, but not by its own will.
-    pub(crate) held_back: AtomicBool,
 }
 
-const ACTIVE: u8 = 0;
+/// Nothing is being done with it: the idle clock runs.
+const QUIET: u8 = 0;
+/// Excused from holding back the watermark.
 const IDLE: u8 = 1;
+/// A call is under way, or rows wait in it for room: silent perhaps, but not by its own will.
+const BUSY: u8 = 2;
 
 impl IngestShared {
     pub(crate) fn new(id: u32, of_worker: bool, wake: Arc<Wake>) -> Self {
@@ -111,10 +113,10 @@ impl IngestShared {
             id,
             of_worker,
             partials_given: AtomicU64::new(0),
-            state: AtomicU8::new(ACTIVE),
+            // A worker speaks for its sources, whose silence is judged where they are read.
+            state: AtomicU8::new(if of_worker { BUSY } else { QUIET }),
             wake,
             last_active_us: AtomicU64::new(0),
-            held_back: AtomicBool::new(false),
         }
     }
 
@@ -127,27 +129,26 @@ impl IngestShared {
         self.state.store(IDLE, Ordering::SeqCst);
     }
 
-    /// Ends idleness; true if it was idle.
-    pub(crate) fn set_active(&self) -> bool {
-        self.state.swap(ACTIVE, Ordering::SeqCst) == IDLE
+    /// Something is done with it, so it is not idle until [`IngestShared::rest`]; true if it was.
+    pub(crate) fn begin(&self) -> bool {
+        self.state.swap(BUSY, Ordering::SeqCst) == IDLE
+    }
+
+    /// All it had has been handed on: from now on it is silent.
+    pub(crate) fn rest(&self, shared: &EngineShared) {
+        self.touch(shared);
+        let _ = self.state.compare_exchange(BUSY, QUIET, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     pub(crate) fn touch(&self, shared: &EngineShared) {
         self.last_active_us.store(shared.now_us(), Ordering::Relaxed);
     }
 
-    /// Marks it idle if it has been silent for `timeout_us` while nothing held it back.
+    /// Marks it idle if it has been silent for `timeout_us` while it could have delivered.
     pub(crate) fn check_idle(&self, shared: &EngineShared, timeout_us: u64) -> bool {
-        if self.held_back.load(Ordering::SeqCst) {
-            self.touch(shared);
-            return false;
-        }
         let silent = shared.now_us().saturating_sub(self.last_active_us.load(Ordering::Relaxed));
-        if silent >= timeout_us && !self.is_idle() {
-            self.set_idle();
-            return true;
-        }
-        false
+        silent >= timeout_us
+            && self.state.compare_exchange(QUIET, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 }
 

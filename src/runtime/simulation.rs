@@ -250,7 +250,12 @@ impl Simulation {
     fn idle(&mut self, at: usize) -> Result<(), RunError> {
         self.flush(at)?;
         self.settle()?;
-        self.producers[at].ingest.idle()
+        let floor = self.closed_to();
+        let Producer { ingest, shared, input } = &mut self.producers[at];
+        if shared.is_idle() {
+            self.inputs[*input].steps.push(Step::Watermark(floor));
+        }
+        ingest.idle()
     }
 
     fn close(&mut self, at: usize) -> Result<(), RunError> {
