@@ -118,6 +118,10 @@ pub enum RunError {
     /// The engine has already stopped, because of an error that was reported elsewhere.
     #[error("the engine has stopped; its run report or error says why")]
     Stopped,
+    /// A proof that the engine carries along has failed: a defect in Saltmill, reported instead of a wrong
+    /// result.
+    #[error("defect: {0}")]
+    Defect(String),
     /// Conservation of rows is broken: a defect in Saltmill, reported instead of a wrong result.
     #[error("defect: {rows_in} rows came in but {accounted} are accounted for; please report this")]
     RowsLost {

@@ -11,8 +11,8 @@ use saltmill::arrow::record_batch::RecordBatch;
 use saltmill::config::SkewMode;
 use saltmill::error::SinkError;
 use saltmill::runtime::memory::MemorySource;
+use saltmill::runtime::report::SkewTable;
 use saltmill::runtime::sink::Sink;
-use saltmill::skew::imbalance::Imbalance;
 use saltmill::skew::policy::Salts;
 use saltmill::{Aggregate, Engine, Job, RunReport, Window};
 
@@ -20,7 +20,13 @@ use saltmill::{Aggregate, Engine, Job, RunReport, Window};
 const BATCH_ROWS: usize = 16_384;
 
 /// One batch of a stream in which `hot` takes `share` of the rows and `others` the rest evenly.
-pub fn stream(rows: usize, share: f64, hot: &str, others: usize, prefix: &str) -> Vec<RecordBatch> {
+pub(crate) fn stream(
+    rows: usize,
+    share: f64,
+    hot: &str,
+    others: usize,
+    prefix: &str,
+) -> Vec<RecordBatch> {
     let mut random = 7_u64;
     let mut next = move || {
         // SplitMix64: small, and the same everywhere.
@@ -57,12 +63,12 @@ pub fn stream(rows: usize, share: f64, hot: &str, others: usize, prefix: &str) -
 }
 
 /// What a run gave.
-pub struct Outcome {
-    pub report: RunReport,
+pub(crate) struct Outcome {
+    pub(crate) report: RunReport,
     /// All result rows, ordered by window and key.
-    pub results: RecordBatch,
+    pub(crate) results: RecordBatch,
     /// From the first to the last result of a window, at the median.
-    pub emission: Duration,
+    pub(crate) emission: Duration,
 }
 
 #[derive(Clone, Default)]
@@ -76,7 +82,12 @@ impl Sink for Timed {
 }
 
 /// Runs the stream through `workers` shards in windows of one second.
-pub fn run(batches: &[RecordBatch], workers: usize, mode: SkewMode, salts: Salts) -> Outcome {
+pub(crate) fn run(
+    batches: &[RecordBatch],
+    workers: usize,
+    mode: SkewMode,
+    salts: Salts,
+) -> Outcome {
     let job = Job::builder(batches[0].schema())
         .key(["key"])
         .event_time("ts")
@@ -116,32 +127,19 @@ pub fn run(batches: &[RecordBatch], workers: usize, mode: SkewMode, salts: Salts
 }
 
 /// Prints what each shard did.
-pub fn print(title: &str, outcome: &Outcome) {
+pub(crate) fn print(title: &str, outcome: &Outcome) {
     let report = &outcome.report;
-    let rows = report.shards.iter().map(|shard| shard.rows_in).collect::<Vec<_>>();
-    let load = Imbalance::of(&rows);
-    let owners = Imbalance::of(&report.unmitigated_rows);
     println!("\n{title}");
-    println!("  shard       rows  of hot keys   cpu ms");
-    for (id, shard) in report.shards.iter().enumerate() {
-        let cpu = shard.cpu.as_millis();
-        println!("  {id:5} {:10} {:12} {cpu:8}", shard.rows_in, shard.rows_hot);
-    }
+    print!("{}", SkewTable(report));
     println!(
-        "  rows max/mean {:.2} (without treatment {:.2}), CoV {:.2}; {:.1} M rows/s; results of a window within {:?}",
-        load.max_over_mean,
-        owners.max_over_mean,
-        load.cov,
+        "{:.1} M rows/s; results of a window within {:?}",
         report.rows_per_second() / 1e6,
         outcome.emission
     );
-    for key in report.hot_keys.iter().take(3) {
-        println!("  hot: {}", key.explanation);
-    }
 }
 
 /// Runs a stream with handling of skew off and on, prints both, and checks that the results are equal.
-pub fn compare(batches: &[RecordBatch], workers: usize, mode: SkewMode, salts: Salts) {
+pub(crate) fn compare(batches: &[RecordBatch], workers: usize, mode: SkewMode, salts: Salts) {
     let off = run(batches, workers, SkewMode::Off, Salts::Auto);
     print("handling of skew off: every row goes to the owner of its key", &off);
     let on = run(batches, workers, mode, salts);

@@ -19,7 +19,7 @@ use crate::config::find_column;
 use crate::error::{ConfigError, SinkError};
 use crate::io::{Inputs, open};
 use crate::runtime::engine::Engine;
-use crate::runtime::report::RunReport;
+use crate::runtime::report::{RunReport, SkewTable};
 use crate::runtime::sink::Collected;
 
 pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
@@ -194,6 +194,7 @@ impl Summary<'_> {
         let _ = writeln!(text, "median            {}", millions(median));
         let _ = writeln!(text, "per worker        {}", millions(per_worker));
         let _ = writeln!(text, "checksum {}", self.checksum());
+        let _ = write!(text, "last run:\n{}", SkewTable(report));
         text
     }
 }

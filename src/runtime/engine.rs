@@ -146,12 +146,15 @@ impl Engine {
 
     /// The results as they stand, of all open windows, without closing them.
     ///
-    /// Each shard answers between two batches, for itself; rows that are still in a handle or a ring are
-    /// not in it.
+    /// Each shard answers between two batches, for itself, behind what was sent to it before. Rows that are
+    /// still in a handle are not in it, and partials of hot keys that a handle holds only if it is used
+    /// while the snapshot is taken (see [`JobBuilder::mini_batch_latency`](crate::JobBuilder)); workers
+    /// that read sources hand theirs on at once.
     ///
     /// # Errors
     /// If the run has failed, or a result does not fit its type.
     pub fn snapshot(&self) -> Result<Vec<RecordBatch>, RunError> {
+        self.collect_partials();
         let (reply, replies) = crossbeam::channel::unbounded();
         for door in &self.shared.doors {
             lock(&door.requests).push(Request::Snapshot(reply.clone()));
@@ -175,6 +178,20 @@ impl Engine {
             }
         }
         Ok(batches)
+    }
+
+    /// Asks all producers to hand on their partials, and waits for those that workers serve.
+    fn collect_partials(&self) {
+        let wanted = self.shared.partials_wanted.fetch_add(1, Ordering::SeqCst) + 1;
+        self.shared.notify_all();
+        let given = || {
+            let ingests = lock(&self.shared.ingests);
+            let mut of_workers = ingests.iter().filter(|ingest| ingest.of_worker);
+            of_workers.all(|ingest| ingest.partials_given.load(Ordering::SeqCst) >= wanted)
+        };
+        while !given() && !self.shared.is_stopped() && !self.is_finished() {
+            std::thread::sleep(std::time::Duration::from_micros(100));
+        }
     }
 
     /// Waits until every handle is closed and every result is out, and reports.

@@ -48,8 +48,8 @@ pub struct Ingest {
     /// For a worker that reads several inputs: what it promises, which then replaces the router's.
     promise: Option<i64>,
     mini_batch: MiniBatch,
-    /// A worker owns it, so nobody else reads one of its rings: it must never wait.
-    never_waits: bool,
+    /// The latest request for partials that was queued.
+    partials_queued: u64,
     ended: bool,
 }
 
@@ -80,18 +80,22 @@ impl Ingest {
     pub(crate) fn open(engine: &Arc<EngineShared>) -> Self {
         let sleeper = Sleeper::new();
         let wake = Arc::clone(sleeper.wake());
-        Self::open_with(engine, sleeper, wake)
+        Self::open_with(engine, sleeper, wake, false)
     }
 
     /// Opens the handle of a worker's feed: its thread never waits here, and is woken by `wake`.
     pub(crate) fn open_for_worker(engine: &Arc<EngineShared>, wake: Arc<Wake>) -> Self {
-        let mut ingest = Self::open_with(engine, Sleeper::new(), wake);
-        ingest.never_waits = true;
-        ingest
+        Self::open_with(engine, Sleeper::new(), wake, true)
     }
 
-    fn open_with(engine: &Arc<EngineShared>, sleeper: Sleeper, wake: Arc<Wake>) -> Self {
-        let shared = Arc::new(IngestShared::new(wake));
+    fn open_with(
+        engine: &Arc<EngineShared>,
+        sleeper: Sleeper,
+        wake: Arc<Wake>,
+        of_worker: bool,
+    ) -> Self {
+        let id = engine.producers.fetch_add(1, Ordering::Relaxed);
+        let shared = Arc::new(IngestShared::new(id, of_worker, wake));
         shared.touch(engine);
         let mut rings = Vec::new();
         for door in &engine.doors {
@@ -105,10 +109,9 @@ impl Ingest {
         // published how far it went before it looked (`Shard::advance`).
         engine.version.fetch_add(1, Ordering::SeqCst);
         let hot = engine.skew.as_ref().map(|control| {
-            let slot = engine.producers.fetch_add(1, Ordering::Relaxed);
             let producers =
                 if engine.reads { engine.job.workers } else { lock(&engine.ingests).len() };
-            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), slot, producers)
+            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), id as usize, producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
         router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
@@ -124,7 +127,7 @@ impl Ingest {
             told: vec![i64::MIN; shards],
             promise: None,
             mini_batch: MiniBatch::new(),
-            never_waits: false,
+            partials_queued: 0,
             ended: false,
         }
     }
@@ -200,8 +203,8 @@ impl Ingest {
         self.ended = true;
         let watermark = self.current_watermark();
         for (shard, slot) in self.outbox.iter_mut().enumerate() {
-            let partials = self.router.partials.take_all(shard);
-            *slot = Some(Message { rows: None, partials, watermark, end: true });
+            let (partials, closings) = self.router.partials.take_closed(shard, i64::MAX);
+            *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
         }
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
@@ -316,7 +319,7 @@ impl Ingest {
             if !self.send_outbox() {
                 return Ok(false);
             }
-            if !self.route_next()? && !self.queue_watermark() {
+            if !self.route_next()? && !self.queue_watermark() && !self.queue_wanted() {
                 return Ok(true);
             }
         }
@@ -347,9 +350,10 @@ impl Ingest {
         let watermark = self.current_watermark();
         for (shard, part) in prepared.parts.iter().enumerate() {
             if !part.selection.is_empty() {
-                let partials = self.router.partials.take_closed(shard, watermark);
+                let (partials, closings) = self.router.partials.take_closed(shard, watermark);
                 let rows = Some(Arc::clone(prepared));
-                self.outbox[shard] = Some(Message { rows, partials, watermark, end: false });
+                let message = Message { rows, partials, closings, watermark, end: false };
+                self.outbox[shard] = Some(message);
                 self.told[shard] = watermark;
             }
         }
@@ -365,24 +369,45 @@ impl Ingest {
         if due {
             self.mini_batch = MiniBatch::new();
         }
+        self.queue_partials(if due { 0 } else { PARTIAL_KEYS_MAX });
+    }
+
+    /// Adds the panes of partials to the outbox that hold more than `keys_max` keys.
+    fn queue_partials(&mut self, keys_max: usize) {
         let watermark = self.current_watermark();
         for (shard, slot) in self.outbox.iter_mut().enumerate() {
-            let partials = if due {
-                self.router.partials.take_all(shard)
-            } else {
-                self.router.partials.take_large(shard, PARTIAL_KEYS_MAX)
-            };
+            let partials = self.router.partials.take_early(shard, keys_max);
             if partials.is_empty() {
                 continue;
             }
             if let Some(message) = slot {
                 message.partials.extend(partials);
             } else {
-                // The watermark of an earlier message: partials it closes may be among those not due.
+                // The watermark of an earlier message: windows that a newer one closes may hold more.
                 let watermark = self.told[shard].min(watermark);
-                *slot = Some(Message { rows: None, partials, watermark, end: false });
+                let closings = Vec::new();
+                *slot = Some(Message { rows: None, partials, closings, watermark, end: false });
             }
         }
+    }
+
+    /// Queues all partials if a reader wants them; false if none does.
+    fn queue_wanted(&mut self) -> bool {
+        let wanted = self.engine.partials_wanted.load(Ordering::SeqCst);
+        let given = &self.shared.partials_given;
+        if wanted == given.load(Ordering::Relaxed) {
+            return false;
+        }
+        if self.partials_queued == wanted {
+            // They have left the outbox.
+            given.store(wanted, Ordering::SeqCst);
+            return false;
+        }
+        self.partials_queued = wanted;
+        if !self.ended {
+            self.queue_partials(0);
+        }
+        true
     }
 
     /// Queues the watermark for shards that would close a window if they knew it, with the partials of
@@ -397,8 +422,9 @@ impl Ingest {
         for (shard, told) in self.told.iter_mut().enumerate() {
             // Window ends are window starts: something can close only if the start has changed.
             if watermark > *told && windows.start(watermark) != windows.start(*told) {
-                let partials = self.router.partials.take_closed(shard, watermark);
-                self.outbox[shard] = Some(Message { rows: None, partials, watermark, end: false });
+                let (partials, closings) = self.router.partials.take_closed(shard, watermark);
+                let message = Message { rows: None, partials, closings, watermark, end: false };
+                self.outbox[shard] = Some(message);
                 *told = watermark;
                 queued = true;
             }
@@ -445,7 +471,7 @@ impl Ingest {
 impl Drop for Ingest {
     fn drop(&mut self) {
         // A worker drops its handle before the end only when it fails, and then the run does.
-        if !self.ended && !self.never_waits && !self.engine.is_stopped() {
+        if !self.ended && !self.shared.of_worker && !self.engine.is_stopped() {
             // An error here is the run's error, and told by `finish`.
             if let Err(error) = self.end() {
                 self.engine.fail(error);

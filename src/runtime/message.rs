@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::partials::Partial;
+use super::partials::{Closing, Partial};
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
 
@@ -17,6 +17,8 @@ pub(crate) struct Message {
     pub(crate) rows: Option<Arc<Prepared>>,
     /// Partial aggregates of keys that this shard owns.
     pub(crate) partials: Vec<Partial>,
+    /// Windows for which no more partials will follow, ascending.
+    pub(crate) closings: Vec<Closing>,
     /// The producer's watermark after the rows and partials.
     pub(crate) watermark: i64,
     /// The producer has closed; nothing follows.

@@ -19,16 +19,46 @@ use crate::state::pane::{Pane, Scratch};
 pub(crate) struct Partial {
     /// Start of the window.
     pub(crate) window: i64,
+    /// How many came before it, of this producer, owner and window: for the owner's ledger.
+    pub(crate) number: u32,
     /// Keys of one owner.
     pub(crate) pane: Pane,
+}
+
+/// The promise that no more partials of a window will follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Closing {
+    /// Start of the window.
+    pub(crate) window: i64,
+    /// How many were sent.
+    pub(crate) sent: u32,
+}
+
+/// Partials of one window and owner.
+#[derive(Debug, Default)]
+struct Held {
+    /// By salt, of the salts that this producer holds.
+    panes: Vec<Pane>,
+    sent: u32,
+    closed: bool,
+}
+
+impl Held {
+    /// Moves panes out, numbered.
+    fn send(&mut self, window: i64, keys_max: usize, out: &mut Vec<Partial>) {
+        for pane in self.panes.extract_if(.., |pane| pane.len() > keys_max) {
+            out.push(Partial { window, number: self.sent, pane });
+            self.sent += 1;
+        }
+    }
 }
 
 /// Partial aggregates of one producer.
 #[derive(Debug)]
 pub(crate) struct Partials {
     job: Arc<Job>,
-    /// By start of the window, then by owner, then by salt (of the salts that this producer holds).
-    windows: BTreeMap<i64, Vec<Vec<Pane>>>,
+    /// By start of the window, then by owner; windows stay until they are closed for all owners.
+    windows: BTreeMap<i64, Vec<Held>>,
     scratch: Scratch,
     /// Rows aggregated here.
     pub(crate) rows: u64,
@@ -43,12 +73,14 @@ impl Partials {
 
     fn pane(&mut self, window: i64, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
-        let owners = self.windows.entry(window).or_insert_with(|| vec_of(job.workers, Vec::new));
-        let salts = &mut owners[owner];
-        while salts.len() <= salt {
-            salts.push(Pane::new(&job.keys, &job.plan));
+        let owners = self.windows.entry(window);
+        let owners = owners.or_insert_with(|| vec_of(job.workers, Held::default));
+        let held = &mut owners[owner];
+        debug_assert!(!held.closed, "rows of a closed window are late");
+        while held.panes.len() <= salt {
+            held.panes.push(Pane::new(&job.keys, &job.plan));
         }
-        (&mut salts[salt], &mut self.scratch, job)
+        (&mut held.panes[salt], &mut self.scratch, job)
     }
 
     /// Aggregates `rows`, which all have one key, into that key's partial of this salt.
@@ -76,46 +108,54 @@ impl Partials {
         self.rows += part.selection.len() as u64;
     }
 
-    /// Takes out the partials of `owner` for windows that end at or before `watermark`.
-    pub(crate) fn take_closed(&mut self, owner: usize, watermark: i64) -> Vec<Partial> {
-        let mut taken = Vec::new();
+    /// Takes out the partials of `owner` for windows that end at or before `watermark`, and closes these
+    /// windows.
+    pub(crate) fn take_closed(
+        &mut self,
+        owner: usize,
+        watermark: i64,
+    ) -> (Vec<Partial>, Vec<Closing>) {
+        let (mut partials, mut closings) = (Vec::new(), Vec::new());
         let windows = self.job.windows;
-        for (window, owners) in &mut self.windows {
-            if windows.map_or(i64::MAX, |windows| windows.end(*window)) > watermark {
+        for (&window, owners) in &mut self.windows {
+            if windows.map_or(i64::MAX, |windows| windows.end(window)) > watermark {
                 break;
             }
-            let panes = owners[owner].drain(..);
-            taken.extend(panes.map(|pane| Partial { window: *window, pane }));
+            let held = &mut owners[owner];
+            held.send(window, 0, &mut partials);
+            if !held.closed && held.sent > 0 {
+                closings.push(Closing { window, sent: held.sent });
+            }
+            held.closed = true;
         }
-        self.hand_on(taken)
+        while let Some(first) = self.windows.first_entry() {
+            if !first.get().iter().all(|held| held.closed) {
+                break;
+            }
+            first.remove();
+        }
+        (self.hand_on(partials), closings)
     }
 
-    /// Takes out all partials of `owner`.
-    pub(crate) fn take_all(&mut self, owner: usize) -> Vec<Partial> {
-        self.take_closed(owner, i64::MAX)
-    }
-
-    /// Takes out the partials of `owner` in panes that hold more than `keys_max` keys.
-    pub(crate) fn take_large(&mut self, owner: usize, keys_max: usize) -> Vec<Partial> {
-        let mut taken = Vec::new();
+    /// Takes out the partials of `owner` in panes that hold more than `keys_max` keys; their windows stay
+    /// open.
+    pub(crate) fn take_early(&mut self, owner: usize, keys_max: usize) -> Vec<Partial> {
+        let mut partials = Vec::new();
         for (window, owners) in &mut self.windows {
-            let large = owners[owner].extract_if(.., |pane| pane.len() > keys_max);
-            taken.extend(large.map(|pane| Partial { window: *window, pane }));
+            owners[owner].send(*window, keys_max, &mut partials);
         }
-        self.hand_on(taken)
+        self.hand_on(partials)
     }
 
-    fn hand_on(&mut self, taken: Vec<Partial>) -> Vec<Partial> {
-        if !taken.is_empty() {
-            self.handed_on += taken.iter().map(|partial| partial.pane.len() as u64).sum::<u64>();
-            self.windows.retain(|_, owners| owners.iter().any(|panes| !panes.is_empty()));
-        }
-        taken
+    fn hand_on(&mut self, partials: Vec<Partial>) -> Vec<Partial> {
+        self.handed_on += partials.iter().map(|partial| partial.pane.len() as u64).sum::<u64>();
+        partials
     }
 
     /// Partials held now.
     pub(crate) fn held(&self) -> u64 {
-        self.windows.values().flatten().flatten().map(|pane| pane.len() as u64).sum()
+        let held = self.windows.values().flatten().flat_map(|held| &held.panes);
+        held.map(|pane| pane.len() as u64).sum()
     }
 }
 

@@ -9,6 +9,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 
 use crate::kernel::Isa;
 pub use crate::skew::hot_set::Cause;
+use crate::skew::imbalance::Imbalance;
 
 /// Report of a finished run.
 #[derive(Debug, Clone)]
@@ -167,5 +168,53 @@ impl RunReport {
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rows = self.rows_in as f64;
         rows / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// What skew did to the run and what was done about it, as a table for people: each shard's rows as they
+/// were aggregated and as they would have been with every row at the owner of its key, its processor time,
+/// and why keys were hot.
+#[derive(Debug, Clone, Copy)]
+pub struct SkewTable<'a>(pub &'a RunReport);
+
+/// Hot keys that are listed.
+const LISTED_KEYS: usize = 10;
+
+impl fmt::Display for SkewTable<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let report = self.0;
+        writeln!(
+            f,
+            "{:>5}  {:>13}  {:>13}  {:>13}  {:>8}",
+            "shard", "rows if off", "rows", "of hot keys", "cpu s"
+        )?;
+        for (id, shard) in report.shards.iter().enumerate() {
+            let before = report.unmitigated_rows.get(id).copied().unwrap_or_default();
+            let cpu = shard.cpu.as_secs_f64();
+            let (rows, hot) = (shard.rows_in, shard.rows_hot);
+            writeln!(f, "{id:>5}  {before:>13}  {rows:>13}  {hot:>13}  {cpu:>8.3}")?;
+        }
+        let after = report.shards.iter().map(|shard| shard.rows_in).collect::<Vec<_>>();
+        let (before, after) = (Imbalance::of(&report.unmitigated_rows), Imbalance::of(&after));
+        writeln!(
+            f,
+            "rows, largest over mean: {:.2} if off, {:.2} now; CoV {:.2} if off, {:.2} now",
+            before.max_over_mean, after.max_over_mean, before.cov, after.cov
+        )?;
+        for key in report.hot_keys.iter().take(LISTED_KEYS) {
+            writeln!(f, "hot: {}", key.explanation)?;
+        }
+        match report.hot_keys.len().checked_sub(LISTED_KEYS) {
+            Some(more) if more > 0 => writeln!(f, "and {more} more keys")?,
+            _ => {}
+        }
+        if let Some(row) = report.two_phase_given_up_at_row {
+            writeln!(
+                f,
+                "two-phase aggregation of all keys was given up at row {row}: partials were nearly as many \
+                 as rows"
+            )?;
+        }
+        Ok(())
     }
 }

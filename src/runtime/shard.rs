@@ -18,6 +18,7 @@ use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
 use crate::error::{RunError, SinkError};
+use crate::skew::ledger::{Ledger, LedgerError};
 use crate::state::pane::{Pane, Scratch};
 
 /// Rows of a result batch.
@@ -41,6 +42,8 @@ pub(crate) struct Shard {
     panes: BTreeMap<i64, Pane>,
     spare: Vec<Pane>,
     scratch: Scratch,
+    /// Proves that each partial is merged exactly once.
+    ledger: Ledger,
     /// All windows that end at or before this are closed.
     watermark: i64,
     done: bool,
@@ -89,6 +92,7 @@ impl Shard {
             panes: BTreeMap::new(),
             spare: Vec::new(),
             scratch: Scratch::default(),
+            ledger: Ledger::new(0),
             watermark: i64::MIN,
             done: false,
             stats: ShardStats::default(),
@@ -101,7 +105,10 @@ impl Shard {
             return Ok(Progress::Done);
         }
         self.adopt_arrivals();
-        self.answer_requests();
+        // A request is answered behind everything that was sent before it.
+        let requested = self.engine.doors[self.id].requested.swap(false, Ordering::SeqCst);
+        let in_rings = self.engine.job.ring_capacity * self.inbound.len();
+        let budget = if requested { budget.max(in_rings) } else { budget };
         let mut taken = 0;
         loop {
             let before = taken;
@@ -118,6 +125,9 @@ impl Shard {
             if taken == before || taken == budget {
                 break;
             }
+        }
+        if requested {
+            self.answer_requests();
         }
         if taken == 0 {
             self.check_idle();
@@ -190,11 +200,17 @@ impl Shard {
             }
             self.stats.rows_in += part.selection.len() as u64;
         }
+        let ingest = self.inbound[from].ingest.id;
+        let defect = |error: LedgerError| RunError::Defect(error.to_string());
         for mut partial in message.partials {
+            self.ledger.receive(ingest, partial.window, partial.number).map_err(defect)?;
             let job = Arc::clone(&self.engine.job);
             let scratch = &mut self.scratch;
             let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, partial.window)?;
             pane.merge(&job.plan, &mut partial.pane, scratch);
+        }
+        for closing in message.closings {
+            self.ledger.close(closing.window, ingest, closing.sent).map_err(defect)?;
         }
         let inbound = &mut self.inbound[from];
         inbound.watermark = inbound.watermark.max(message.watermark);
@@ -237,6 +253,7 @@ impl Shard {
                 && self.engine.closing.load(Ordering::SeqCst)
                 && self.all_ended()
             {
+                self.ledger.finish().map_err(|error| RunError::Defect(error.to_string()))?;
                 self.done = true;
             }
             self.inbound.retain(|inbound| !inbound.ended);
@@ -298,11 +315,7 @@ impl Shard {
     }
 
     fn answer_requests(&mut self) {
-        let door = &self.engine.doors[self.id];
-        if !door.requested.swap(false, Ordering::SeqCst) {
-            return;
-        }
-        let requests = std::mem::take(&mut *lock(&door.requests));
+        let requests = std::mem::take(&mut *lock(&self.engine.doors[self.id].requests));
         for request in requests {
             match request {
                 Request::Snapshot(reply) => {

@@ -2,7 +2,7 @@
 //!
 //! All of it is control plane, touched per batch at most.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -39,7 +39,9 @@ pub(crate) struct EngineShared {
     /// Decides which keys are hot, in modes with hot keys.
     pub(crate) skew: Option<Arc<SkewControl>>,
     /// Producers so far, to number them.
-    pub(crate) producers: AtomicUsize,
+    pub(crate) producers: AtomicU32,
+    /// Counts requests for all partials that producers hold.
+    pub(crate) partials_wanted: AtomicU64,
     /// The workers read sources themselves.
     pub(crate) reads: bool,
     pub(crate) rows_hot_at_producers: AtomicU64,
@@ -85,7 +87,13 @@ pub(crate) enum Request {
 /// What shards may know of a producer.
 #[derive(Debug)]
 pub(crate) struct IngestShared {
+    /// Number among the producers of the run.
+    pub(crate) id: u32,
     state: AtomicU8,
+    /// Whether a worker owns it, which serves it all the time.
+    pub(crate) of_worker: bool,
+    /// The latest request for partials that it has met.
+    pub(crate) partials_given: AtomicU64,
     /// Wakes the producer when a ring has room again.
     pub(crate) wake: Arc<Wake>,
     /// When it last did something, in microseconds since the engine started.
@@ -98,8 +106,11 @@ const ACTIVE: u8 = 0;
 const IDLE: u8 = 1;
 
 impl IngestShared {
-    pub(crate) fn new(wake: Arc<Wake>) -> Self {
+    pub(crate) fn new(id: u32, of_worker: bool, wake: Arc<Wake>) -> Self {
         Self {
+            id,
+            of_worker,
+            partials_given: AtomicU64::new(0),
             state: AtomicU8::new(ACTIVE),
             wake,
             last_active_us: AtomicU64::new(0),
@@ -172,7 +183,8 @@ impl EngineShared {
             finished_counts: Mutex::default(),
             rows_in: AtomicU64::new(0),
             skew,
-            producers: AtomicUsize::new(0),
+            producers: AtomicU32::new(0),
+            partials_wanted: AtomicU64::new(0),
             reads,
             rows_hot_at_producers: AtomicU64::new(0),
             two_phase_given_up: AtomicU64::new(u64::MAX),

@@ -93,14 +93,6 @@ pub enum LedgerError {
         /// Sets received.
         received: u32,
     },
-    /// No such ingest.
-    #[error("there is no ingest {ingest}, only {ingests}; please report this as a bug")]
-    UnknownIngest {
-        /// Sender, as the message says.
-        ingest: u32,
-        /// Number of ingests.
-        ingests: u32,
-    },
 }
 
 /// What one ingest sent for its open windows.
@@ -120,7 +112,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// A ledger for this many ingests.
+    /// A ledger for this many ingests, and for more as they come.
     pub fn new(ingests: u32) -> Self {
         Self { accounts: vec![Account::default(); ingests as usize], accepted: 0 }
     }
@@ -128,7 +120,7 @@ impl Ledger {
     /// Accepts partial set `number` of an ingest for a window (by its start), to be merged right
     /// now.
     pub fn receive(&mut self, ingest: u32, window: i64, number: u32) -> Result<(), LedgerError> {
-        let account = self.account(ingest)?;
+        let account = self.account(ingest);
         account.check_open(ingest, window)?;
         let place = account.open.binary_search_by_key(&window, |&(window, _)| window);
         let expected = place.map_or(0, |place| account.open[place].1);
@@ -150,7 +142,7 @@ impl Ledger {
     /// `sent` partial sets for it. Call it in ascending order of windows; windows without partial
     /// sets may be left out.
     pub fn close(&mut self, window: i64, ingest: u32, sent: u32) -> Result<(), LedgerError> {
-        let account = self.account(ingest)?;
+        let account = self.account(ingest);
         account.check_open(ingest, window)?;
         match account.open.first() {
             Some(&(earlier, received)) if earlier < window => {
@@ -191,10 +183,12 @@ impl Ledger {
         self.accounts.iter().map(|account| account.open.len()).sum()
     }
 
-    fn account(&mut self, ingest: u32) -> Result<&mut Account, LedgerError> {
-        #[expect(clippy::cast_possible_truncation, reason = "made from a u32")]
-        let ingests = self.accounts.len() as u32;
-        self.accounts.get_mut(ingest as usize).ok_or(LedgerError::UnknownIngest { ingest, ingests })
+    fn account(&mut self, ingest: u32) -> &mut Account {
+        let place = ingest as usize;
+        if place >= self.accounts.len() {
+            self.accounts.resize_with(place + 1, Account::default);
+        }
+        &mut self.accounts[place]
     }
 }
 

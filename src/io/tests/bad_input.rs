@@ -21,7 +21,7 @@ fn text_that_is_no_table() {
             b"a,b\n1,2\n3,\"x\n4,5\n",
             ", line 3: a quote is opened here and never closed",
         ),
-        ("not.csv.gz", b"a,b\n1,2\n", ": is damaged: "),
+        ("not.csv.gz", b"a,b\n1,2\n3,4\n5,6\n7,8\n", ": is damaged: "),
     ] {
         let error = failure(&folder.write(name, content));
         assert!(error.starts_with(expected), "{name}: {error}");
