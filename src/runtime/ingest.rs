@@ -111,7 +111,7 @@ impl Ingest {
         let hot = engine.skew.as_ref().map(|control| {
             let producers =
                 if engine.reads { engine.job.workers } else { lock(&engine.ingests).len() };
-            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), id as usize, producers)
+            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
         router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
