@@ -13,7 +13,7 @@ fmt:
 # Lint as CI does.
 lint:
     cargo fmt --check
-    cargo clippy --all-targets -- -D warnings
+    cargo clippy --lib --bins --examples -- -D warnings
     cargo clippy --lib --no-default-features -- -D warnings
 
 # All tests.

@@ -311,7 +311,8 @@ fn snapshots_change_nothing() {
                 .take()
                 .iter()
                 .flat_map(|batch| {
-                    let text = arrow::util::pretty::pretty_format_batches(&[batch.clone()]);
+                    let text =
+                        arrow::util::pretty::pretty_format_batches(std::slice::from_ref(batch));
                     text.unwrap().to_string().lines().map(str::to_owned).collect::<Vec<_>>()
                 })
                 .collect::<Vec<_>>();

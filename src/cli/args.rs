@@ -21,6 +21,7 @@ pub(super) struct Cli {
     pub(super) command: Command,
 }
 
+#[expect(clippy::doc_markdown, reason = "the text is printed as it stands")]
 #[derive(Debug, Subcommand)]
 pub(super) enum Command {
     /// Aggregate files or standard input

@@ -105,6 +105,7 @@ fn rows_of_word(mut word: u64, first: u32, place: &mut [u32; LANES]) -> usize {
 }
 
 #[cfg(test)]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 mod tests {
     use proptest::prelude::*;
 

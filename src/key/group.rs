@@ -41,6 +41,11 @@ pub fn groups_of_shard(shard: u16, shards: u32, max_parallelism: u32) -> RangeIn
 }
 
 #[cfg(test)]
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers of a test"
+)]
 mod tests {
     use proptest::prelude::*;
 

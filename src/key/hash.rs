@@ -61,6 +61,7 @@ mod collisions {
 }
 
 #[cfg(all(test, not(force_hash_collisions)))]
+#[expect(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 mod tests {
     use super::*;
 

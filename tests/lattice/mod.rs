@@ -17,8 +17,11 @@ use saltmill::{Aggregate, Job, JobBuilder, Window};
 use crate::oracle::rng::Rng;
 use crate::oracle::{Func, Input, Spec, Windows, applies, build};
 
+/// Tells a job its mode.
+type SetMode = fn(JobBuilder, &Case) -> JobBuilder;
+
 /// How keys with a large share are treated: a name, and how the job is told. One line each.
-pub(crate) const SKEW_MODES: &[(&str, fn(JobBuilder, &Case) -> JobBuilder)] = &[
+pub(crate) const SKEW_MODES: &[(&str, SetMode)] = &[
     ("off", |job, _| job.skew(SkewMode::Off)),
     ("adaptive", |job, _| job.skew(SkewMode::Adaptive)),
     ("two-phase", |job, _| job.skew(SkewMode::TwoPhase)),

@@ -351,7 +351,7 @@ fn text(rng: &mut Rng) -> String {
     let mut text = String::new();
     let prefix = rng.below(len + 1);
     while text.len() < len {
-        text.push_str(if text.len() < prefix { "p" } else { *rng.pick(alphabet) });
+        text.push_str(if text.len() < prefix { "p" } else { rng.pick::<&str>(alphabet) });
     }
     text
 }

@@ -37,8 +37,7 @@ impl Random {
     /// A number below `bound`, with a bias below `bound / 2^64`.
     #[inline]
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        let high = ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64;
-        high
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in [0, 1) with 53 random bits.

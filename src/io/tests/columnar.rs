@@ -13,7 +13,7 @@ use super::*;
 fn sample(rows: i64) -> RecordBatch {
     let numbers = || (0..rows).map(|i| (i % 7 != 3).then_some(i * 1_000));
     let keys: DictionaryArray<Int32Type> =
-        (0..rows).map(|i| (i % 5 > 0).then(|| if i % 2 == 0 { "even" } else { "odd" })).collect();
+        (0..rows).map(|i| (i % 5 > 0).then_some(if i % 2 == 0 { "even" } else { "odd" })).collect();
     let views = (0..rows).map(|i| format!("a text that is long enough {i}"));
     let decimals = Decimal128Array::from_iter_values((0..rows).map(i128::from));
     #[expect(clippy::cast_precision_loss, reason = "small")]
