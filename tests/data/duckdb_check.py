@@ -104,7 +104,7 @@ def saltmill_rows(program: str, case: Case, path: Path, folder: Path) -> tuple[l
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0 or ran.stderr:
         raise SystemExit(f"{' '.join(command)}\nexit code {ran.returncode}: {ran.stderr}")
-    bounds = "epoch_us(window_start), epoch_us(window_end), COLUMNS(c -> c NOT IN ('window_start', 'window_end'))"
+    bounds = "epoch_us(window_start), epoch_us(window_end), * EXCLUDE (window_start, window_end)"
     select = bounds if windowed else "*"
     rows = duckdb.sql(f"SELECT {select} FROM read_parquet('{out}')").fetchall()
     return rows, json.loads(stats.read_text())
@@ -122,7 +122,7 @@ def duckdb_rows(case: Case, path: Path) -> tuple[list[tuple], int]:
     order = ", ".join(f"{i + 1} NULLS FIRST" for i in range(len(select)))
     group_by = f"GROUP BY {', '.join(groups)} ORDER BY {order}" if groups else ""
     rows = duckdb.sql(f"SELECT {', '.join(select + case.columns)} FROM {source} {group_by}").fetchall()
-    return rows, duckdb.sql(f"SELECT count(*) FROM {source}").fetchone()[0]
+    return rows, duckdb.sql(f"SELECT count(*) FROM {source}").fetchall()[0][0]
 
 
 def same(ours: object, theirs: object) -> bool:
