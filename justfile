@@ -34,7 +34,10 @@ loom:
 
 # The examples of skew, off against on.
 examples:
+    cargo run --release --example quickstart
     cargo run --release --example hot_keys
+    cargo run --release --example extreme_key
+    cargo run --release --example ride_sharing
 
 # Documentation, without warnings.
 doc:

@@ -6,9 +6,10 @@ use std::sync::{Arc, Barrier, mpsc};
 use std::time::{Duration, Instant};
 
 use arrow::array::{
-    ArrayRef, AsArray, Int64Array, StringArray, TimestampMillisecondArray, TimestampSecondArray,
+    Array, ArrayRef, AsArray, DictionaryArray, Int32Array, Int64Array, StringArray,
+    TimestampMillisecondArray, TimestampSecondArray,
 };
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use saltmill::error::SinkError;
 use saltmill::runtime::sink::Callback;
@@ -235,6 +236,68 @@ fn a_sink_that_fails_is_the_error_of_the_run() {
         assert!(engine.ingest().is_err(), "a run that has failed takes no producers");
         let error = engine.finish().unwrap_err().to_string();
         assert!(error.contains("disk full"), "{error}");
+    });
+}
+
+/// A sink that wants late rows and cannot keep them.
+struct NoLateRows;
+
+impl saltmill::Sink for NoLateRows {
+    fn results(&self, _: usize, _: RecordBatch) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    fn wants_side_outputs(&self) -> bool {
+        true
+    }
+
+    fn late(&self, _: RecordBatch) -> Result<(), SinkError> {
+        Err(SinkError::Failed("no room for late rows".into()))
+    }
+}
+
+#[test]
+fn late_rows_that_cannot_be_kept_are_the_error_of_the_run() {
+    in_time(|| {
+        let engine = Engine::start(job().build().unwrap(), NoLateRows).unwrap();
+        let mut ingest = engine.ingest().unwrap();
+        assert!(ingest.push(rows([100, 1])).is_err());
+        assert!(matches!(ingest.push(rows([100])), Err(RunError::Stopped)));
+        drop(ingest);
+        let error = engine.finish().unwrap_err().to_string();
+        assert!(error.contains("no room for late rows"), "{error}");
+    });
+}
+
+#[test]
+fn a_null_inside_a_dictionary_is_a_null() {
+    in_time(|| {
+        let values = StringArray::from(vec![Some("a"), None]);
+        let keys = Int32Array::from(vec![0, 1, 1]);
+        let dictionary = DictionaryArray::<Int32Type>::new(keys, Arc::new(values));
+        let of = |nullable| {
+            let field = Field::new("key", dictionary.data_type().clone(), nullable);
+            Arc::new(Schema::new(vec![field]))
+        };
+        let column: ArrayRef = Arc::new(dictionary.clone());
+        let job = |nullable| {
+            Job::builder(of(nullable)).key(["key"]).aggregate(Aggregate::count_of("key")).workers(1)
+        };
+        let results = Collected::new();
+        let engine = Engine::start(job(true).build().unwrap(), results.clone()).unwrap();
+        let batch = RecordBatch::try_new(of(true), vec![Arc::clone(&column)]).unwrap();
+        engine.ingest().unwrap().push(batch.clone()).unwrap();
+        assert_eq!(engine.finish().unwrap().rows_out, 2);
+        let found = results.take();
+        let counts = found
+            .iter()
+            .map(|batch| batch.column(1).as_primitive::<Int64Type>().values().iter().sum::<i64>());
+        assert_eq!(counts.sum::<i64>(), 1, "nulls are not counted");
+        // Declared without nulls, it is refused, and does not end up as a null that cannot be.
+        let engine = Engine::start(job(false).build().unwrap(), Collected::new()).unwrap();
+        let error = engine.ingest().unwrap().push(batch).unwrap_err().to_string();
+        assert!(error.contains("\"key\"") && error.contains("null"), "{error}");
+        engine.finish().unwrap();
     });
 }
 

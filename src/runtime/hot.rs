@@ -133,8 +133,17 @@ impl HotKeys {
         }));
     }
 
-    /// Samples the rows of a batch and takes the hot set that is in force from this batch on.
-    pub(crate) fn observe(&mut self, keys: &KeyBatch, rows_seen: u64) {
+    /// Takes the hot set that is in force from this batch on.
+    pub(crate) fn begin_batch(&mut self) {
+        if self.control.epoch() != self.set.epoch() {
+            self.set = self.control.current();
+            self.adopt();
+        }
+    }
+
+    /// Samples the rows of a batch. Called when its keys have been read, or else each sampled row would be
+    /// a cache miss.
+    pub(crate) fn sample(&mut self, keys: &KeyBatch, rows_seen: u64) {
         // All producers forget together, however fast each is.
         self.sketch.rotate_to(epoch_at(rows_seen));
         let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
@@ -148,10 +157,6 @@ impl HotKeys {
         if self.unreported >= REPORT_SAMPLES {
             self.unreported = 0;
             self.control.report(self.slot, &self.sketch, rows_seen);
-        }
-        if self.control.epoch() != self.set.epoch() {
-            self.set = self.control.current();
-            self.adopt();
         }
     }
 

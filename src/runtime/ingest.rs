@@ -161,24 +161,46 @@ impl Ingest {
     /// Promises that no row before `time` (in the unit of the event-time column) will follow; rows that
     /// break the promise are late. Waits for room.
     pub fn watermark(&mut self, time: i64) -> Result<(), RunError> {
+        while !self.try_watermark(time)? {
+            self.wait_for_room();
+        }
+        Ok(())
+    }
+
+    /// [`Ingest::watermark`] without waiting: true if it was possible. To be called again if not.
+    pub(crate) fn try_watermark(&mut self, time: i64) -> Result<bool, RunError> {
         self.activate();
-        self.wait_flush()?;
+        if !self.try_flush()? {
+            return Ok(false);
+        }
         self.router.watermark.raise(time);
-        self.wait_flush()
+        self.try_flush()
     }
 
     /// Excuses this handle from holding back the watermark, until its next push.
     pub fn idle(&mut self) -> Result<(), RunError> {
+        while !self.try_idle()? {
+            self.wait_for_room();
+        }
+        Ok(())
+    }
+
+    /// [`Ingest::idle`] without waiting: true if it was possible. To be called again if not.
+    pub(crate) fn try_idle(&mut self) -> Result<bool, RunError> {
         self.activate();
-        self.wait_flush()?;
+        if !self.try_flush()? {
+            return Ok(false);
+        }
         // Windows will close without this handle, so it may not keep anything of them.
         self.queue_partials(0);
-        self.wait_flush()?;
+        if !self.try_flush()? {
+            return Ok(false);
+        }
         self.shared.set_idle();
         for door in &self.engine.doors {
             door.wake.notify();
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Hands on what [`Ingest::try_push`] left in the handle, waiting for room.
@@ -252,7 +274,8 @@ impl Ingest {
             }
         }
         for (field, column) in schema.fields().iter().zip(batch.columns()) {
-            if !field.is_nullable() && column.null_count() > 0 {
+            // Nulls of dictionaries that hold one as a value included.
+            if !field.is_nullable() && column.logical_null_count() > 0 {
                 return Err(RunError::Batch(format!(
                     "column \"{}\" was declared without nulls but has some",
                     field.name()
@@ -322,7 +345,15 @@ impl Ingest {
             if !self.send_outbox() {
                 return Ok(false);
             }
-            if !self.route_next()? && !self.queue_watermark() && !self.queue_wanted() {
+            let routed = match self.route_next() {
+                Ok(routed) => routed,
+                Err(error) => {
+                    // Rows are lost with it, so it is the run's error, and told by `finish`.
+                    self.engine.fail(error);
+                    return Err(RunError::Stopped);
+                }
+            };
+            if !routed && !self.queue_watermark() && !self.queue_wanted() {
                 // A worker speaks for its sources, whose silence is judged where they are read.
                 if !self.shared.of_worker {
                     self.shared.rest(&self.engine);
@@ -460,17 +491,19 @@ impl Ingest {
 
     fn wait_flush(&mut self) -> Result<(), RunError> {
         while !self.try_flush()? {
-            let (rings, outbox, engine) = (&self.rings, &self.outbox, &self.engine);
-            let capacity = engine.job.ring_capacity;
-            self.sleeper.sleep(WAIT, || {
-                engine.is_stopped()
-                    || rings
-                        .iter()
-                        .zip(outbox)
-                        .any(|(ring, slot)| slot.is_some() && ring.len() < capacity)
-            });
+            self.wait_for_room();
         }
         Ok(())
+    }
+
+    /// Sleeps until a ring that is waited for has room, the engine has stopped, or a little while has passed.
+    fn wait_for_room(&self) {
+        let capacity = self.engine.job.ring_capacity;
+        self.sleeper.sleep(WAIT, || {
+            let mut waited_for =
+                self.rings.iter().zip(&self.outbox).filter(|(_, slot)| slot.is_some());
+            self.engine.is_stopped() || waited_for.any(|(ring, _)| ring.len() < capacity)
+        });
     }
 }
 

@@ -139,7 +139,7 @@ impl Router {
         }
         self.counts.rows_in += batch.num_rows() as u64;
         if let Some(hot) = &mut self.hot {
-            hot.observe(&prepared.keys, rows_seen);
+            hot.begin_batch();
         }
         match self.assign_windows(batch)? {
             Assignment::One(window) => self.split_one_window(prepared, window),
@@ -148,6 +148,9 @@ impl Router {
                 self.split_mixed(prepared);
                 self.side_outputs(batch, sink)?;
             }
+        }
+        if let Some(hot) = &mut self.hot {
+            hot.sample(&prepared.keys, rows_seen);
         }
         for (rows, part) in self.owner_rows.iter_mut().zip(&prepared.parts) {
             *rows += part.selection.len() as u64;

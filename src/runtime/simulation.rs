@@ -238,24 +238,36 @@ impl Simulation {
         self.settle()?;
         let time = self.now - 10 + i64::try_from(self.rng.below(15)).unwrap();
         let floor = self.closed_to();
-        let Producer { ingest, shared, input } = &mut self.producers[at];
+        let Producer { shared, input, .. } = &self.producers[at];
         let steps = &mut self.inputs[*input].steps;
         if shared.is_idle() {
             steps.push(Step::Watermark(floor));
         }
         steps.push(Step::Watermark(time));
-        ingest.watermark(time)
+        for _ in 0..STEPS_MAX {
+            if self.producers[at].ingest.try_watermark(time)? {
+                return Ok(());
+            }
+            self.step()?;
+        }
+        panic!("a watermark gets no room");
     }
 
     fn idle(&mut self, at: usize) -> Result<(), RunError> {
         self.flush(at)?;
         self.settle()?;
         let floor = self.closed_to();
-        let Producer { ingest, shared, input } = &mut self.producers[at];
+        let Producer { shared, input, .. } = &self.producers[at];
         if shared.is_idle() {
             self.inputs[*input].steps.push(Step::Watermark(floor));
         }
-        ingest.idle()
+        for _ in 0..STEPS_MAX {
+            if self.producers[at].ingest.try_idle()? {
+                return Ok(());
+            }
+            self.step()?;
+        }
+        panic!("a producer cannot become idle");
     }
 
     fn close(&mut self, at: usize) -> Result<(), RunError> {
