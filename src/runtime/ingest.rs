@@ -215,10 +215,28 @@ impl Ingest {
     }
 
     fn end(&mut self) -> Result<(), RunError> {
-        self.activate();
-        let flushed = self.wait_flush();
-        self.queue_end();
-        flushed.and_then(|()| self.wait_flush())
+        loop {
+            match self.try_end() {
+                Ok(true) => return Ok(()),
+                Ok(false) => self.wait_for_room(),
+                Err(error) => {
+                    self.queue_end();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// [`Ingest::close`] without waiting: true if it was possible. To be called again if not.
+    pub(crate) fn try_end(&mut self) -> Result<bool, RunError> {
+        if !self.ended {
+            self.activate();
+            if !self.try_flush()? {
+                return Ok(false);
+            }
+            self.queue_end();
+        }
+        self.try_flush()
     }
 
     /// Puts the end into the outbox, behind everything else; the outbox must be empty.

@@ -273,8 +273,14 @@ impl Simulation {
     fn close(&mut self, at: usize) -> Result<(), RunError> {
         self.flush(at)?;
         if self.rng.percent(50) {
-            self.settle()?;
-            return self.producers.swap_remove(at).ingest.close();
+            for _ in 0..STEPS_MAX {
+                if self.producers[at].ingest.try_end()? {
+                    self.producers.swap_remove(at);
+                    return Ok(());
+                }
+                self.step()?;
+            }
+            panic!("a producer cannot end");
         }
         self.producers[at].ingest.queue_end();
         self.flush(at)?;
