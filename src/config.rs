@@ -4,12 +4,11 @@ use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 
-use arrow::record_batch::RecordBatch;
-
 use crate::aggregate::plan::Plan;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
 use crate::kernel::Isa;
+pub use crate::key::encode::HotList;
 use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
@@ -76,16 +75,6 @@ impl SkewMode {
             _ => Err(syntax("expected adaptive, off, two-phase or hot:KEY,KEY")),
         }
     }
-}
-
-/// Keys known beforehand.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum HotList {
-    /// Values of the one key column as text; `None` is the NULL key.
-    Text(Vec<Option<String>>),
-    /// Keys as rows of a batch with the key columns, in their order.
-    Rows(RecordBatch),
 }
 
 /// A validated job. Made by [`Job::builder`], run by [`Engine`](crate::runtime::engine::Engine).

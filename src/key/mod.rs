@@ -6,5 +6,7 @@
 
 pub(crate) mod hash;
 pub(crate) mod batch;
+mod types;
+mod decode;
 pub(crate) mod encode;
 pub mod group;
