@@ -385,10 +385,15 @@ impl Ingest {
     fn route_next(&mut self) -> Result<bool, RunError> {
         let Some((batch, start)) = self.backlog.take() else { return Ok(false) };
         let rows = self.engine.job.batch_rows.min(batch.num_rows() - start);
-        let slice = if rows == batch.num_rows() { batch.clone() } else { batch.slice(start, rows) };
-        if start + rows < batch.num_rows() {
-            self.backlog = Some((batch, start + rows));
-        }
+        let slice = if rows == batch.num_rows() {
+            batch
+        } else {
+            let slice = batch.slice(start, rows);
+            if start + rows < batch.num_rows() {
+                self.backlog = Some((batch, start + rows));
+            }
+            slice
+        };
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
             let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;

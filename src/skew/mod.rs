@@ -1,8 +1,8 @@
 //! Skew: which keys are hot, what to do about them, and how uneven the load is.
 //!
 //! Pure logic: no threads, no clock, no Arrow types. The path of a decision is
-//! [`sample`] (which rows are looked at) → [`sketch`] (counts per ingest, bounded memory) →
-//! [`estimate`] (shares with bounds, all ingests together) → [`policy`] (promote, demote, salts) →
+//! [`sample`] (which rows are looked at) -> [`sketch`] (counts per ingest, bounded memory) ->
+//! [`estimate`] (shares with bounds, all ingests together) -> [`policy`] (promote, demote, salts) ->
 //! [`hot_set`] (what the router looks up). [`ledger`] proves that every partial aggregate is merged
 //! exactly once, and [`imbalance`] puts the load of shards into numbers and words.
 //!

@@ -228,6 +228,8 @@ pub struct Policy {
     changed_at: Option<u64>,
     /// Place of each candidate in the estimates; kept for its memory.
     places: HashMap<u64, usize>,
+    /// Hashes of the members; likewise.
+    hot: HashSet<u64>,
 }
 
 impl Policy {
@@ -251,6 +253,7 @@ impl Policy {
             dropped: 0,
             changed_at: None,
             places: HashMap::new(),
+            hot: HashSet::new(),
         })
     }
 
@@ -352,12 +355,15 @@ impl Policy {
     }
 
     fn promote(&mut self, estimates: &[Estimate], rows_seen: u64) -> bool {
-        let hot: HashSet<u64> = self.members.iter().map(|member| member.now.hash).collect();
+        let mut hot = std::mem::take(&mut self.hot);
+        hot.clear();
+        hot.extend(self.members.iter().map(|member| member.now.hash));
         let mut wanted: Vec<(&Estimate, Cause)> = estimates
             .iter()
             .filter(|estimate| !hot.contains(&estimate.hash))
             .filter_map(|estimate| Some((estimate, self.config.cause(estimate.share_low)?)))
             .collect();
+        self.hot = hot;
         wanted.sort_unstable_by(|(a, _), (b, _)| {
             b.share_low.total_cmp(&a.share_low).then(a.hash.cmp(&b.hash))
         });

@@ -50,7 +50,7 @@ impl Random {
 }
 
 /// Ranks 0 .. n with weights proportional to (rank + 1)^-exponent, by the rejection-inversion of
-/// Hörmann and Derflinger (1996): invert the integral of the density, round, and reject the little
+/// Hoermann and Derflinger (1996): invert the integral of the density, round, and reject the little
 /// that sticks out. Constant time and memory, whatever n.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipf {
