@@ -435,7 +435,9 @@ fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part
         }
         many => {
             // Room for all rows in each, so that no later batch makes one grow.
-            many.iter_mut().for_each(|part| part.selection.reserve(hashes.len()));
+            for part in many.iter_mut() {
+                part.selection.reserve(hashes.len());
+            }
             for (row, hash) in hashes.iter().enumerate() {
                 many[usize::from(owner(*hash))].selection.push(row_number(row));
             }
@@ -470,7 +472,9 @@ fn split_rows(
             second.truncate(seconds);
         }
         many => {
-            many.iter_mut().for_each(|part| part.selection.reserve(hashes.len()));
+            for part in many.iter_mut() {
+                part.selection.reserve(hashes.len());
+            }
             for row in rows {
                 many[usize::from(owner(*row))].selection.push(*row);
             }
