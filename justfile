@@ -41,7 +41,7 @@ examples:
 
 # Documentation, without warnings.
 doc:
-    RUSTDOCFLAGS="-D warnings" cargo doc --no-deps
+    RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" cargo doc --no-deps
 
 # Everything CI runs.
 ci:

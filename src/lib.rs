@@ -2,9 +2,9 @@
 //! the stream runs, aggregates just those where their rows already are and merges the partials, and the
 //! results never change by a bit.
 //!
-//! A [`Job`](config::Job) says what is to be computed over Arrow batches of a schema; an
-//! [`Engine`](runtime::engine::Engine) runs it on pinned shards; producers feed it through
-//! [`Ingest`](runtime::ingest::Ingest) handles; results arrive at a [`Sink`](runtime::sink::Sink).
+//! A [`Job`] says what is to be computed over Arrow batches of a schema; an
+//! [`Engine`] runs it on pinned shards; producers feed it through
+//! [`Ingest`] handles; results arrive at a [`Sink`].
 //!
 //! ```
 //! use std::sync::Arc;
