@@ -382,13 +382,18 @@ fn emit_pane(
         _ => String::new(),
     };
     let len = u32::try_from(pane.len()).expect("row ids are 32 bits");
+    let rows_max = len.min(EMIT_ROWS) as usize;
+    // The same in every batch, which takes as much as it needs.
+    let bound_columns = match (bounds, time_type) {
+        (Some((start, end)), Some(data_type)) => {
+            [start, end].map(|time| time_column(time, rows_max, data_type)).to_vec()
+        }
+        _ => Vec::new(),
+    };
     for start in (0..len).step_by(EMIT_ROWS as usize) {
         let ids = start..(start + EMIT_ROWS).min(len);
         let mut columns = Vec::with_capacity(job.output_schema.fields().len());
-        if let (Some((start, end)), Some(data_type)) = (bounds, time_type) {
-            columns.push(time_column(start, ids.len(), data_type));
-            columns.push(time_column(end, ids.len(), data_type));
-        }
+        columns.extend(bound_columns.iter().map(|column| column.slice(0, ids.len())));
         let window = bounds.is_some().then_some(&text as &dyn Fn() -> String);
         columns.extend(pane.emit(&job.plan, &job.keys, ids.clone(), window, scratch)?);
         let batch = if columns.is_empty() {
