@@ -9,6 +9,7 @@ use arrow::buffer::NullBuffer;
 
 use super::report::KeyValue;
 use super::skew_control::SkewControl;
+use super::split::fill_mask;
 use crate::config::Job;
 use crate::kernel::Kernel;
 use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows, count_rows};
@@ -25,11 +26,14 @@ use crate::state::pane::{MaskedRows, OneKeyRows};
 const SAMPLE_EVERY: u32 = 128;
 
 /// Sampled rows between two snapshots given to the control.
-const REPORT_SAMPLES: u32 = 256;
+const REPORT_SAMPLES: u32 = 512;
 
 /// A hot key with at least one of so many rows of a batch is reduced under its mask, straight from the
 /// columns; the rows of others are listed first.
 const MASKED_SHARE: usize = if cfg!(test) { 3 } else { 16 };
+
+/// If at least one of so many rows is cold, all rows are hashed and split by masks; fewer are listed first.
+const COLD_MASKED_SHARE: usize = 4;
 
 /// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
 const MASKED_KEYS_MAX: usize = if cfg!(test) { 4 } else { 16 };
@@ -77,8 +81,10 @@ struct OwnKey {
 /// Hot rows of one batch, by key.
 #[derive(Debug, Default)]
 pub(crate) struct HotRows {
-    /// Rows that are not hot, ascending.
-    pub(crate) cold: Vec<u32>,
+    /// Rows that are not hot, ascending, unless [`Self::cold_masked`].
+    cold: Vec<u32>,
+    /// Rows that are not hot are those of [`Self::rest`].
+    cold_masked: bool,
     /// For each key that has rows: where they are.
     pub(crate) runs: Vec<HotRun>,
     /// Listed rows of hot keys, grouped by key, ascending within each.
@@ -100,6 +106,15 @@ pub(crate) struct HotRun {
     rows: RunRows,
 }
 
+/// Rows of a batch that are not hot.
+#[derive(Debug)]
+pub(crate) enum ColdRows<'a> {
+    /// Their numbers, ascending; they have been hashed.
+    Listed(&'a [u32]),
+    /// Their bits; all rows have been hashed.
+    Masked(&'a [u64]),
+}
+
 /// Where the rows of a run are.
 #[derive(Debug, Clone)]
 enum RunRows {
@@ -119,6 +134,11 @@ impl HotRows {
                 OneKeyRows::Masked(MaskedRows { mask, first, count })
             }
         }
+    }
+
+    /// The rows that are not hot.
+    pub(crate) fn cold(&self) -> ColdRows<'_> {
+        if self.cold_masked { ColdRows::Masked(&self.rest) } else { ColdRows::Listed(&self.cold) }
     }
 
     /// Calls `visit` with each hot row.
@@ -218,6 +238,7 @@ impl HotKeys {
         self.rows.runs.clear();
         self.rows.hot.clear();
         self.rows.cold.clear();
+        self.rows.cold_masked = false;
         if self.slots.len() <= MASKED_KEYS_MAX {
             self.split_by_masks(keys);
         } else {
@@ -236,11 +257,7 @@ impl HotKeys {
         let values = if by_word { keys.words.as_slice() } else { keys.hashes.as_slice() };
         let isa = self.job.isa;
         let words = values.len().div_ceil(LANES);
-        rows.rest.clear();
-        rows.rest.resize(words, u64::MAX);
-        if let Some(last) = rows.rest.last_mut() {
-            *last >>= words * LANES - values.len();
-        }
+        fill_mask(&mut rows.rest, values.len());
         rows.masks.resize_with(MASKED_KEYS_MAX, Vec::new);
         for (place, slot) in self.slots.iter_mut().enumerate() {
             let mask = &mut rows.masks[place];
@@ -270,8 +287,13 @@ impl HotKeys {
             let salt = self.turn % slot.salts;
             rows.runs.push(HotRun { hash, salt, rows: rows_of_key });
         }
-        isa.run(MaskRows { mask: &rows.rest, rows: &mut rows.cold });
-        keys.hash_rows(&rows.cold);
+        rows.cold_masked = count_rows(&rows.rest) * COLD_MASKED_SHARE >= values.len();
+        if rows.cold_masked {
+            keys.hash_all(isa);
+        } else {
+            isa.run(MaskRows { mask: &rows.rest, rows: &mut rows.cold });
+            keys.hash_rows(&rows.cold);
+        }
         // A run is looked up by its first row.
         for run in &rows.runs {
             let first = match &run.rows {

@@ -7,6 +7,7 @@ pub(crate) mod partials;
 pub mod sink;
 pub mod report;
 pub(crate) mod skew_control;
+pub(crate) mod split;
 pub(crate) mod hot;
 pub(crate) mod router;
 pub(crate) mod shared;

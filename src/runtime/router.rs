@@ -11,16 +11,15 @@ use arrow::compute::take_record_batch;
 use arrow::record_batch::RecordBatch;
 use hashbrown::HashMap;
 
-use super::hot::HotKeys;
+use super::hot::{ColdRows, HotKeys};
 use super::message::{Part, Prepared, Segment};
 use super::partials::Partials;
 use super::sink::{Rejection, Sink};
+use super::split::Owners;
 use crate::column::Column;
 use crate::config::{Job, SkewMode};
 use crate::error::{ConfigError, RunError};
 use crate::kernel::reduce::MinMax;
-use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows};
-use crate::key::group::{first_hash, key_group, shard_of_group};
 use crate::time::event_time::{Times, times};
 use crate::time::watermark::Watermark;
 use crate::time::window::Tumbling;
@@ -35,12 +34,7 @@ const EXCLUDED: u32 = u32::MAX;
 #[derive(Debug)]
 pub(crate) struct Router {
     job: Arc<Job>,
-    /// Shard of each key group.
-    owners: Vec<u16>,
-    /// The least hash that belongs to another shard than the first: of two shards, the second.
-    second_owner_from: u64,
-    /// Rows as bits, while they are split.
-    mask: Vec<u64>,
+    owners: Owners,
     /// Prepared batches, lent out or free.
     pool: Vec<Arc<Prepared>>,
     /// The input's watermark.
@@ -100,14 +94,7 @@ struct WindowScratch {
 impl Router {
     /// A router of a producer; `hot` if hot keys are to be treated apart.
     pub(crate) fn new(job: Arc<Job>, hot: Option<HotKeys>) -> Self {
-        let groups = u16::try_from(job.max_parallelism).expect("at most 2^15 key groups");
-        let owners = (0..groups)
-            .map(|group| shard_of_group(group, job.shards(), job.max_parallelism))
-            .collect::<Vec<_>>();
-        let second_owner = owners.iter().position(|owner| *owner > 0);
-        let second_owner_from = second_owner.map_or(u64::MAX, |group| {
-            first_hash(u16::try_from(group).expect("a key group"), job.max_parallelism)
-        });
+        let owners = Owners::new(&job);
         let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
         let partials = Partials::new(Arc::clone(&job));
         let two_phase = job.skew == SkewMode::TwoPhase;
@@ -120,8 +107,6 @@ impl Router {
             two_phase,
             owner_rows,
             owners,
-            second_owner_from,
-            mask: Vec::new(),
             pool: Vec::new(),
             watermark: Watermark::new(out_of_orderness),
             counts: RowCounts::default(),
@@ -178,59 +163,29 @@ impl Router {
 
     /// Takes out hot rows, and selects the others for their owners.
     fn split_one_window(&mut self, prepared: &mut Prepared, window: i64) {
-        let max_parallelism = self.job.max_parallelism;
         match self.hot.as_mut().filter(|hot| !hot.is_empty()) {
             None => {
                 prepared.keys.hash_all(self.job.isa);
-                self.split_all(prepared);
+                self.owners.split_all(&prepared.keys.hashes, &mut prepared.parts);
             }
             Some(hot) => {
                 let rows = hot.split(&mut prepared.keys);
                 for run in &rows.runs {
-                    let owner =
-                        usize::from(self.owners[usize::from(key_group(run.hash, max_parallelism))]);
+                    let owner = self.owners.of(run.hash);
                     let hot_rows = rows.of(run);
                     self.owner_rows[owner] += hot_rows.count() as u64;
                     self.partials.add_one_key(window, (owner, run.salt), prepared, hot_rows);
                 }
                 let Prepared { keys, parts, .. } = prepared;
-                split_rows(&rows.cold, &keys.hashes, &self.owners, max_parallelism, parts);
+                match rows.cold() {
+                    ColdRows::Listed(rows) => self.owners.split_listed(rows, &keys.hashes, parts),
+                    ColdRows::Masked(mask) => self.owners.split_masked(mask, &keys.hashes, parts),
+                }
             }
         }
         for part in &mut prepared.parts {
             if !part.selection.is_empty() {
                 part.segments.push(Segment { window, end: part.selection.len() });
-            }
-        }
-    }
-
-    /// Selects each row for the shard that owns its key group.
-    fn split_all(&mut self, prepared: &mut Prepared) {
-        let hashes = prepared.keys.hashes.as_slice();
-        match prepared.parts.as_mut_slice() {
-            [only] => only.selection.extend(0..row_number(hashes.len())),
-            [first, second] => {
-                let (isa, mask) = (self.job.isa, &mut self.mask);
-                mask.resize(hashes.len().div_ceil(LANES), 0);
-                let (compare, operand) = (Compare::AtLeast, self.second_owner_from);
-                isa.run(CompareMask { values: hashes, compare, operand, mask: &mut *mask });
-                isa.run(MaskRows { mask: &*mask, rows: &mut second.selection });
-                mask.iter_mut().for_each(|word| *word = !*word);
-                if let Some(last) = mask.last_mut() {
-                    *last &= u64::MAX >> ((LANES - hashes.len() % LANES) % LANES);
-                }
-                isa.run(MaskRows { mask: &*mask, rows: &mut first.selection });
-            }
-            many => {
-                // Room for all rows in each, so that no later batch makes one grow.
-                for part in many.iter_mut() {
-                    part.selection.reserve(hashes.len());
-                }
-                let max_parallelism = self.job.max_parallelism;
-                for (row, hash) in hashes.iter().enumerate() {
-                    let owner = self.owners[usize::from(key_group(*hash, max_parallelism))];
-                    many[usize::from(owner)].selection.push(row_number(row));
-                }
             }
         }
     }
@@ -357,13 +312,12 @@ impl Router {
             ranks[*ordinal] = u32::try_from(rank).expect("no more windows than rows");
         }
         let shards = self.job.workers;
-        let (owners, max_parallelism) = (&self.owners, self.job.max_parallelism);
-        let owner = |hash: u64| usize::from(owners[usize::from(key_group(hash, max_parallelism))]);
+        let owners = &self.owners;
         counts.clear();
         counts.resize(starts.len() * shards, 0);
         for (hash, ordinal) in prepared.keys.hashes.iter().zip(&*ordinals) {
             if *ordinal != EXCLUDED {
-                counts[ranks[*ordinal as usize] as usize * shards + owner(*hash)] += 1;
+                counts[ranks[*ordinal as usize] as usize * shards + owners.of(*hash)] += 1;
             }
         }
         for (shard, part) in prepared.parts.iter_mut().enumerate() {
@@ -381,7 +335,7 @@ impl Router {
         }
         for (row, (hash, ordinal)) in prepared.keys.hashes.iter().zip(&*ordinals).enumerate() {
             if *ordinal != EXCLUDED {
-                let shard = owner(*hash);
+                let shard = owners.of(*hash);
                 let place = &mut counts[ranks[*ordinal as usize] as usize * shards + shard];
                 prepared.parts[shard].selection[*place] = row_number(row);
                 *place += 1;
@@ -466,41 +420,4 @@ fn row_number(row: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a batch has less than 2^32 rows")]
     let row = row as u32;
     row
-}
-
-/// Selects each of `rows` for the shard that owns its key group.
-fn split_rows(
-    rows: &[u32],
-    hashes: &[u64],
-    owners: &[u16],
-    max_parallelism: u32,
-    parts: &mut [Part],
-) {
-    let owner = |row: u32| owners[usize::from(key_group(hashes[row as usize], max_parallelism))];
-    match parts {
-        [only] => only.selection.extend_from_slice(rows),
-        [first, second] => {
-            let (first, second) = (&mut first.selection, &mut second.selection);
-            first.resize(rows.len(), 0);
-            second.resize(rows.len(), 0);
-            let (mut firsts, mut seconds) = (0, 0);
-            for row in rows {
-                let to_second = usize::from(owner(*row));
-                first[firsts] = *row;
-                second[seconds] = *row;
-                firsts += 1 - to_second;
-                seconds += to_second;
-            }
-            first.truncate(firsts);
-            second.truncate(seconds);
-        }
-        many => {
-            for part in many.iter_mut() {
-                part.selection.reserve(hashes.len());
-            }
-            for row in rows {
-                many[usize::from(owner(*row))].selection.push(*row);
-            }
-        }
-    }
 }

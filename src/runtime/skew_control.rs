@@ -16,7 +16,10 @@ use crate::skew::hot_set::HotSet;
 use crate::skew::policy::Policy;
 use crate::skew::sketch::{Sketch, Snapshot};
 
-/// Shares below this need not be carried around: they are far below all thresholds.
+/// Shares below this part of the least threshold need not be carried around.
+const SNAPSHOT_SHARE: f64 = 0.5;
+
+/// The same where keys were named beforehand, which are reported however small they are.
 const SNAPSHOT_SHARE_MIN: f64 = 1.0 / 2048.0;
 
 /// Names of hot keys that are remembered for the report.
@@ -30,6 +33,7 @@ pub(crate) struct SkewControl {
     state: Mutex<State>,
     names: Mutex<HashMap<u64, Vec<KeyValue>>>,
     workers: u16,
+    snapshot_share_min: f64,
 }
 
 #[derive(Debug)]
@@ -45,7 +49,13 @@ struct State {
 
 impl SkewControl {
     pub(crate) fn new(policy: Policy) -> Self {
-        let workers = policy.config().workers;
+        let config = policy.config();
+        let workers = config.workers;
+        let snapshot_share_min = if config.given.is_empty() {
+            config.demote_share() * SNAPSHOT_SHARE
+        } else {
+            SNAPSHOT_SHARE_MIN
+        };
         let current = policy.current();
         Self {
             epoch: AtomicU32::new(current.epoch()),
@@ -58,6 +68,7 @@ impl SkewControl {
             }),
             names: Mutex::default(),
             workers,
+            snapshot_share_min,
         }
     }
 
@@ -98,7 +109,7 @@ impl SkewControl {
 
     fn take_in(&self, state: &mut State, slot: usize, sketch: &Sketch, rows_seen: u64) {
         let State { policy, merger, snapshots, .. } = state;
-        sketch.snapshot_into(SNAPSHOT_SHARE_MIN, &mut snapshots[slot]);
+        sketch.snapshot_into(self.snapshot_share_min, &mut snapshots[slot]);
         let estimates = merger.merge(snapshots);
         if let Some(set) = policy.decide(estimates, rows_seen) {
             let epoch = set.epoch();

@@ -2,10 +2,11 @@
 //!
 //! A key becomes hot for one of two causes, kept apart in every decision:
 //!
-//! - [`Cause::Balance`]: its certain share is at least [`Thresholds::balance_of_fair_share`] of
-//!   what one worker should carry. That is far below a whole fair share on purpose: what spoils the
+//! - [`Cause::Balance`]: its certain share is at least [`Thresholds::balance`] divided by the
+//!   square of the number of workers. That is far below a fair share on purpose: what spoils the
 //!   balance in a long-tailed stream is not one key but the luck of a few dozen, of a few percent
-//!   of a fair share each.
+//!   of a fair share each. The square, since the more workers there are, the less each carries and
+//!   the unluckier the unluckiest is.
 //! - [`Cause::Speed`]: a row of a key that is seen often costs 5-10 ns on the cold path, as its state stays
 //!   in the nearest cache; on the hot path a fraction of a nanosecond, but each hot key costs 0.1-0.2 ns
 //!   for *every* row, which is compared with it. So a key pays for itself from about one row in 40.
@@ -71,8 +72,8 @@ impl Salts {
 /// Shares at which keys become hot and cool down.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
-    /// Hot for balance: certain share, as a part of a worker's fair share.
-    pub balance_of_fair_share: f64,
+    /// Hot for balance: certain share of all rows, times the square of the number of workers.
+    pub balance: f64,
     /// Hot for balance: certain share of all rows, whatever the number of workers.
     pub balance_share_min: f64,
     /// Hot for speed: certain share of all rows. 1 or more switches this cause off.
@@ -84,8 +85,8 @@ pub struct Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Self {
-            balance_of_fair_share: 0.02,
-            balance_share_min: 1.0 / 512.0,
+            balance: 0.07,
+            balance_share_min: 1.0 / 900.0,
             speed_share: 1.0 / 40.0,
             demote_ratio: 0.4,
         }
@@ -136,7 +137,7 @@ impl PolicyConfig {
             Err(ConfigError::OutOfRange { what, found, expected: expected.to_owned() })
         };
         let t = &self.thresholds;
-        let shares = [t.balance_of_fair_share, t.balance_share_min, t.speed_share];
+        let shares = [t.balance, t.balance_share_min, t.speed_share];
         if self.workers == 0 {
             return refuse("the number of workers", "0".into(), "at least 1");
         }
@@ -170,7 +171,7 @@ impl PolicyConfig {
             return f64::INFINITY;
         }
         let fair = 1.0 / f64::from(self.workers);
-        (self.thresholds.balance_of_fair_share * fair).max(self.thresholds.balance_share_min)
+        (self.thresholds.balance * fair * fair).max(self.thresholds.balance_share_min)
     }
 
     /// Share below which a key cools down.
