@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 
-use crate::aggregate::plan::Plan;
+use crate::aggregate::plan::{Plan, Scope};
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
 use crate::kernel::Isa;
@@ -363,7 +363,11 @@ impl JobBuilder {
             }
         }
         let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-        let plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
+        let plan = {
+            let time = time.as_ref().map(|time| time.column);
+            let scope = Scope { schema: &self.schema, time, reserved: &reserved };
+            Plan::new(&self.aggregates, &scope, self.isa)?
+        };
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
         let job = Job {
             schema: self.schema,

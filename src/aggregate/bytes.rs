@@ -17,6 +17,7 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
+use crate::aggregate::input::Ordered;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::{BytesArray, BytesVisitor, Column, Lane};
 use crate::kernel::Isa;
@@ -125,19 +126,28 @@ pub(super) struct Bytes {
     rows: bool,
     values: bool,
     keep: Vec<Keep>,
-    input: DataType,
+    form: Form,
+}
+
+/// What the bytes are of.
+#[derive(Debug)]
+pub(super) enum Form {
+    /// A column of this type (a dictionary's value type).
+    Plain(DataType),
+    /// One column of the rows of these.
+    Row(Arc<Ordered>, usize),
 }
 
 impl Bytes {
-    /// Keeps what is asked for, of a column of type `input` (a dictionary's value type).
-    pub(super) fn new(wanted: &[Part], input: DataType) -> Self {
+    /// Keeps what is asked for.
+    pub(super) fn new(wanted: &[Part], form: Form) -> Self {
         let has = |part| wanted.contains(&part);
         let keep = [(Part::Min, Keep::Smallest), (Part::Max, Keep::Largest)];
         Self {
             rows: has(Part::Rows),
             values: has(Part::Values),
             keep: keep.into_iter().filter(|(part, _)| has(*part)).map(|(_, keep)| keep).collect(),
-            input,
+            form,
         }
     }
 
@@ -207,7 +217,7 @@ impl Accumulator for Bytes {
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
-        from_side: &Side,
+        from_side: &mut Side,
         offset: usize,
     ) {
         assert_eq!(into.len(), from.len(), "merged row by row");
@@ -239,7 +249,7 @@ impl Accumulator for Bytes {
             Part::Values => return Ok(states.counts(usize::from(self.rows))),
             Part::Min => Keep::Smallest,
             Part::Max => Keep::Largest,
-            Part::Sum | Part::SumDecimal | Part::Avg => unreachable!("refused by the plan"),
+            part => unreachable!("{part:?} of bytes"),
         };
         let place = self.place_of(keep);
         let store = store(side);
@@ -248,7 +258,10 @@ impl Accumulator for Bytes {
             place => Some(store.get(place)),
         });
         let nulls = states.nulls(|state| state[place] != 0);
-        Ok(array(&self.input, values, nulls))
+        Ok(match &self.form {
+            Form::Plain(data_type) => array(data_type, values, nulls),
+            Form::Row(rows, field) => rows.decode(values, *field),
+        })
     }
 }
 

@@ -8,21 +8,31 @@
 //! no fixed size, a [`Side`] store of the pane. `merge` is associative and commutative, and
 //! `update` in any order and any split followed by `merge` in any order gives the same result, to the
 //! bit. Every accumulator here obeys it, so every one may be salted. `emit` is pure.
+//!
+//! An accumulator reads one [`Column`], which may be made of several columns of the batch; [`input`]
+//! makes it once a batch. Which rows pass an aggregate's [`filter`] is found
+//! once a batch too, and the accumulators see only those.
 
 use std::fmt::Debug;
 
 use arrow::array::ArrayRef;
 
-mod bytes;
-mod decimal;
+pub(crate) mod wide;
+pub(crate) mod filter;
+pub(crate) mod spec;
 mod emit;
 mod exact_float;
 mod number;
 mod primitive;
-pub(crate) mod plan;
+mod decimal;
 mod rows_count;
-pub(crate) mod spec;
-pub(crate) mod wide;
+mod bits;
+pub(crate) mod input;
+mod bytes;
+pub(crate) mod plan;
+
+pub use filter::Filter;
+pub use spec::{Aggregate, Fraction, Function};
 
 #[cfg(test)]
 #[expect(
@@ -90,13 +100,14 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         false
     }
 
-    /// Merges the `k`-th row of `from` (with its side store) into the `k`-th row of `into`.
+    /// Merges the `k`-th row of `from` (with its side store) into the `k`-th row of `into`. What `from`
+    /// keeps in its side store may be taken from it: it is merged once.
     fn merge(
         &self,
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
-        from_side: &Side,
+        from_side: &mut Side,
         offset: usize,
     );
 
@@ -128,6 +139,19 @@ pub(crate) enum Part {
     Max,
     /// Mean: Float64, or a decimal for decimals.
     Avg,
+    /// Bits that all values have.
+    BitAnd,
+    /// Bits that any value has.
+    BitOr,
+    /// Bits that an odd number of values have.
+    BitXor,
+}
+
+impl Part {
+    /// Whether it is a count, which is there for every group.
+    pub(crate) const fn is_count(self) -> bool {
+        matches!(self, Self::Rows | Self::Values)
+    }
 }
 
 /// A result that does not fit its type; the caller knows the key, the window and the aggregate's name.

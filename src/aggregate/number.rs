@@ -462,7 +462,7 @@ impl<L: Lane> Accumulator for Numbers<L> {
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
-        from_side: &Side,
+        from_side: &mut Side,
         offset: usize,
     ) {
         let at = self.at;
@@ -510,6 +510,7 @@ impl<L: Lane> Accumulator for Numbers<L> {
             Part::Min => Ok(L::emit_key(&self.input, &emit, at.min)),
             Part::Max => Ok(L::emit_key(&self.input, &emit, at.max)),
             Part::Avg => L::emit_mean(&self.input, &emit),
+            part => unreachable!("{part:?} of numbers"),
         }
     }
 }

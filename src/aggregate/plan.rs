@@ -2,19 +2,27 @@
 //!
 //! Everything that can be wrong with an aggregate is found here, before anything runs.
 
-use arrow::datatypes::{DataType, Field, Schema, i256};
+use std::sync::Arc;
+
+use arrow::datatypes::{Field, Schema, i256};
 use hashbrown::HashSet;
 
-use crate::aggregate::bytes::Bytes;
-use crate::aggregate::decimal::{self, Decimal};
+use crate::aggregate::bits::Bits;
+use crate::aggregate::bytes::{Bytes, Form};
+use crate::aggregate::decimal::Decimal;
+use crate::aggregate::filter::{Filter, mask};
+use crate::aggregate::input::{Input, Ordered};
 use crate::aggregate::number::{Flags, Numbers};
+use crate::aggregate::plan::resolve::Resolved;
 use crate::aggregate::primitive::Word;
 use crate::aggregate::rows_count::Counter;
-use crate::aggregate::spec::{Aggregate, Function};
+use crate::aggregate::spec::Aggregate;
 use crate::aggregate::{Accumulator, Part};
-use crate::column::LaneKind;
-use crate::error::{ConfigError, nearest_name};
+use crate::column::{LaneKind, value_type};
+use crate::error::ConfigError;
 use crate::kernel::Isa;
+
+mod resolve;
 
 #[cfg(test)]
 mod tests;
@@ -24,12 +32,12 @@ mod tests;
 pub(crate) struct Plan {
     /// The instruction set that kernels run with.
     pub(crate) isa: Isa,
-    /// What is kept, in the order of the words of a row.
+    /// What is kept, in the order of the words of a row; those with one filter side by side.
     pub(crate) accumulators: Vec<Placed>,
     /// Words of all accumulators together.
     pub(crate) words: usize,
-    /// The columns that are read, as indices into the schema.
-    pub(crate) value_columns: Vec<usize>,
+    /// What is read of every batch.
+    pub(crate) inputs: Vec<Input>,
     /// The result columns, in the order asked for.
     pub(crate) outputs: Vec<Output>,
 }
@@ -41,8 +49,10 @@ pub(crate) struct Placed {
     pub(crate) accumulator: Box<dyn Accumulator>,
     /// Its first word, counted from the first accumulator's.
     pub(crate) offset: usize,
-    /// The column it reads, as an index into [`Plan::value_columns`].
+    /// The column it reads, as an index into [`Plan::inputs`].
     pub(crate) column: Option<usize>,
+    /// The rows it takes, as an index into [`Plan::inputs`]; none: all.
+    pub(crate) filter: Option<usize>,
 }
 
 /// A result column.
@@ -58,13 +68,33 @@ pub(crate) struct Output {
     pub(crate) text: String,
 }
 
+/// What aggregates are planned over.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Scope<'a> {
+    /// The batches' schema.
+    pub(crate) schema: &'a Schema,
+    /// The event-time column.
+    pub(crate) time: Option<usize>,
+    /// Names that other result columns (keys, window bounds) have taken.
+    pub(crate) reserved: &'a [&'a str],
+}
+
+/// Which accumulator keeps it: one for all aggregates of a family over the same columns and filter.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Family {
+    /// Counts, sums, min, max and mean of a column.
+    Values,
+    /// Bitwise and, or, xor.
+    Bits,
+    /// The smallest and largest row by two columns.
+    ExtremeRow,
+}
+
 impl Plan {
-    /// Plans `aggregates` over batches of `schema`. `reserved` are the names that other result columns
-    /// (keys, window bounds) have taken.
+    /// Plans `aggregates` over batches.
     pub(crate) fn new(
         aggregates: &[Aggregate],
-        schema: &Schema,
-        reserved: &[&str],
+        scope: &Scope<'_>,
         isa: Isa,
     ) -> Result<Self, ConfigError> {
         if aggregates.is_empty() {
@@ -72,32 +102,24 @@ impl Plan {
                 "the job has no aggregate; ask for at least one, for example count".into(),
             ));
         }
-        check_names(aggregates, reserved)?;
-        let mut bundles = Vec::new();
-        let mut wanted = Vec::new();
+        check_names(aggregates, scope.reserved)?;
+        let mut draft = Draft::default();
         for aggregate in aggregates {
-            wanted.push(Wanted::new(aggregate, schema, &mut bundles)?);
+            draft.add(aggregate, scope)?;
         }
-        let rows_in = share_rows(&wanted, &mut bundles);
+        draft.share_rows();
         let mut plan = Self {
             isa,
             accumulators: Vec::new(),
             words: 0,
-            value_columns: bundles.iter().map(|bundle| bundle.column).collect(),
+            inputs: Vec::new(),
             outputs: Vec::new(),
         };
-        for (column, bundle) in bundles.iter().enumerate() {
-            plan.place(bundle.accumulator(schema), Some(column));
-        }
-        let rows_in = rows_in.unwrap_or(plan.accumulators.len());
-        if rows_in == plan.accumulators.len() && wanted.iter().any(|w| w.bundle.is_none()) {
-            plan.place(Box::new(Counter::Rows), None);
-        }
-        for (aggregate, wanted) in aggregates.iter().zip(wanted) {
-            let name = aggregate.output_name();
+        let places = plan.place_all(&draft, scope);
+        for (aggregate, wanted) in aggregates.iter().zip(draft.wanted) {
             plan.outputs.push(Output {
-                field: Field::new(&name, wanted.data_type, wanted.nullable),
-                placed: wanted.bundle.unwrap_or(rows_in),
+                field: wanted.field,
+                placed: places[wanted.bundle],
                 part: wanted.part,
                 text: aggregate.to_string(),
             });
@@ -105,10 +127,38 @@ impl Plan {
         Ok(plan)
     }
 
-    fn place(&mut self, accumulator: Box<dyn Accumulator>, column: Option<usize>) {
-        let offset = self.words;
-        self.words += accumulator.words();
-        self.accumulators.push(Placed { accumulator, offset, column });
+    /// Places the accumulators of all bundles; answers where each bundle's is.
+    fn place_all(&mut self, draft: &Draft, scope: &Scope<'_>) -> Vec<usize> {
+        let mut read: Vec<(&Family, &[usize], usize)> = Vec::new();
+        let mut order: Vec<usize> = (0..draft.bundles.len()).collect();
+        // Those without a filter first, then by filter; otherwise as they were asked for.
+        order.sort_by_key(|bundle| draft.bundles[*bundle].filter.map_or(0, |filter| filter + 1));
+        let mut masks = vec![None; draft.filters.len()];
+        let mut places = vec![0; draft.bundles.len()];
+        for index in order {
+            let bundle = &draft.bundles[index];
+            let filter = bundle.filter.map(|filter| {
+                *masks[filter].get_or_insert_with(|| {
+                    self.inputs.push(Input::Mask(draft.filters[filter].1.clone()));
+                    self.inputs.len() - 1
+                })
+            });
+            let (accumulator, input) = bundle.accumulator(scope);
+            let column = input.map(|input| {
+                let of = (&bundle.family, bundle.columns.as_slice());
+                if let Some(known) = read.iter().find(|known| (known.0, known.1) == of) {
+                    return known.2;
+                }
+                self.inputs.push(input);
+                read.push((of.0, of.1, self.inputs.len() - 1));
+                self.inputs.len() - 1
+            });
+            places[index] = self.accumulators.len();
+            let offset = self.words;
+            self.words += accumulator.words();
+            self.accumulators.push(Placed { accumulator, offset, column, filter });
+        }
+        places
     }
 
     /// The words of a row that has seen nothing.
@@ -132,11 +182,128 @@ fn check_names(aggregates: &[Aggregate], reserved: &[&str]) -> Result<(), Config
     Ok(())
 }
 
-/// What one accumulator of a column has to keep.
+/// What is to be kept, as it is found out.
+#[derive(Default)]
+struct Draft {
+    bundles: Vec<Bundle>,
+    filters: Vec<(Filter, mask::Mask)>,
+    wanted: Vec<Wanted>,
+}
+
+/// One result.
+struct Wanted {
+    /// The bundle that has it.
+    bundle: usize,
+    part: Part,
+    field: Field,
+}
+
+impl Draft {
+    fn add(&mut self, aggregate: &Aggregate, scope: &Scope<'_>) -> Result<(), ConfigError> {
+        let filter = aggregate.filter.as_ref();
+        let filter = filter.map(|filter| self.filter(filter, aggregate, scope)).transpose()?;
+        let resolved = scope.aggregate(aggregate)?;
+        let Resolved { mut family, mut columns, mut part, .. } = resolved;
+        let fields = columns.iter().map(|column| scope.schema.field(*column));
+        let with_nulls = fields.into_iter().any(may_be_null);
+        if part == Part::Values && !with_nulls {
+            (family, columns, part) = (Family::Values, Vec::new(), Part::Rows);
+        }
+        // Rows that do not pass may leave a group without any value.
+        let nullable = with_nulls || filter.is_some();
+        let bundle = self.bundle(family, columns, filter, nullable);
+        self.bundles[bundle].want(part);
+        let nullable = (nullable || resolved.may_lack_value) && !part.is_count();
+        let field = Field::new(aggregate.output_name(), resolved.data_type, nullable);
+        self.wanted.push(Wanted { bundle, part, field });
+        Ok(())
+    }
+
+    /// The number of `filter`.
+    fn filter(
+        &mut self,
+        filter: &Filter,
+        aggregate: &Aggregate,
+        scope: &Scope<'_>,
+    ) -> Result<usize, ConfigError> {
+        if let Some(known) = self.filters.iter().position(|(known, _)| known == filter) {
+            return Ok(known);
+        }
+        let text = aggregate.to_string();
+        let mask = mask::Mask::new(
+            filter,
+            &mask::Scope {
+                schema: scope.schema,
+                resolve: &|name| scope.resolve(name, aggregate),
+                aggregate: &text,
+            },
+        )?;
+        self.filters.push((filter.clone(), mask));
+        Ok(self.filters.len() - 1)
+    }
+
+    /// The bundle of this family over these columns and filter.
+    fn bundle(
+        &mut self,
+        family: Family,
+        columns: Vec<usize>,
+        filter: Option<usize>,
+        nullable: bool,
+    ) -> usize {
+        let same = |bundle: &Bundle| {
+            (&bundle.family, &bundle.columns, bundle.filter) == (&family, &columns, filter)
+        };
+        self.bundles.iter().position(same).unwrap_or_else(|| {
+            self.bundles.push(Bundle { family, columns, filter, parts: Vec::new(), nullable });
+            self.bundles.len() - 1
+        })
+    }
+
+    /// Finds for each counter of rows an accumulator that counts them anyway, else one that keeps values
+    /// of a column under the same filter, since its words are touched for every row.
+    fn share_rows(&mut self) {
+        for counter in 0..self.bundles.len() {
+            if !self.bundles[counter].is_rows() {
+                continue;
+            }
+            let filter = self.bundles[counter].filter;
+            let fits = |bundle: &Bundle| bundle.filter == filter && bundle.keeps_values();
+            let counts = |bundle: &Bundle| !bundle.nullable && bundle.parts.contains(&Part::Avg);
+            let mut bundles = self.bundles.iter();
+            let found = bundles
+                .position(|bundle| fits(bundle) && counts(bundle))
+                .or_else(|| self.bundles.iter().position(fits));
+            let Some(found) = found else { continue };
+            self.bundles[found].want(Part::Rows);
+            self.bundles[counter].parts.clear();
+            for wanted in self.wanted.iter_mut().filter(|wanted| wanted.bundle == counter) {
+                wanted.bundle = found;
+            }
+        }
+        // Counters that were found a place have nothing left to do.
+        let mut kept = Vec::new();
+        let mut next = 0;
+        self.bundles.retain(|bundle| {
+            let keep = !bundle.parts.is_empty();
+            kept.push(next);
+            next += usize::from(keep);
+            keep
+        });
+        for wanted in &mut self.wanted {
+            wanted.bundle = kept[wanted.bundle];
+        }
+    }
+}
+
+/// What one accumulator has to keep.
 struct Bundle {
-    /// Index into the schema.
-    column: usize,
+    family: Family,
+    /// None: rows are counted.
+    columns: Vec<usize>,
+    /// Index into the draft's filters.
+    filter: Option<usize>,
     parts: Vec<Part>,
+    /// Whether a group may have no value.
     nullable: bool,
 }
 
@@ -145,6 +312,17 @@ impl Bundle {
         if !self.parts.contains(&part) {
             self.parts.push(part);
         }
+    }
+
+    /// Whether it only counts rows.
+    fn is_rows(&self) -> bool {
+        self.columns.is_empty()
+    }
+
+    /// Whether it keeps more of a column than a count of values, and could count rows as well.
+    fn keeps_values(&self) -> bool {
+        self.family == Family::Values
+            && self.parts.iter().any(|part| !matches!(part, Part::Values | Part::Rows))
     }
 
     fn flags(&self) -> Flags {
@@ -159,163 +337,53 @@ impl Bundle {
                 // The count it is divided by is that of rows where every row has a value.
                 Part::Avg if self.nullable => Flags::SUM,
                 Part::Avg => Flags::SUM.with(Flags::ROWS),
+                part => unreachable!("{part:?} of numbers"),
             })
         })
     }
 
-    /// Whether there is more to it than a count of values.
-    fn keeps_values(&self) -> bool {
-        self.parts.iter().any(|part| *part != Part::Values)
+    /// The accumulator and what it reads.
+    fn accumulator(&self, scope: &Scope<'_>) -> (Box<dyn Accumulator>, Option<Input>) {
+        let columns = self.columns.as_slice();
+        let Some(first) = columns.first() else { return (Box::new(Counter::Rows), None) };
+        let data_type = value_type(scope.schema.field(*first).data_type()).clone();
+        match self.family {
+            Family::Values => (self.values(data_type), Some(Input::Column(*first))),
+            Family::Bits => (Box::new(Bits { input: data_type }), Some(Input::Column(*first))),
+            Family::ExtremeRow => {
+                let rows = self.ordered(scope, columns.len(), false);
+                let form = Form::Row(Arc::clone(&rows), 1);
+                (Box::new(Bytes::new(&self.parts, form)), Some(Input::Ordered(rows)))
+            }
+        }
     }
 
-    fn accumulator(&self, schema: &Schema) -> Box<dyn Accumulator> {
-        let data_type = value_type(schema.field(self.column).data_type()).clone();
+    fn values(&self, data_type: arrow::datatypes::DataType) -> Box<dyn Accumulator> {
         if !self.keeps_values() {
             return Box::new(Counter::Values);
         }
-        let flags = self.flags();
+        let flags = || self.flags();
         match LaneKind::of(&data_type) {
-            LaneKind::I64 => Box::new(Numbers::<Word<i64>>::new(flags, data_type)),
-            LaneKind::U64 => Box::new(Numbers::<Word<u64>>::new(flags, data_type)),
-            LaneKind::F64 => Box::new(Numbers::<Word<f64>>::new(flags, data_type)),
-            LaneKind::I128 => Box::new(Numbers::<Decimal<i128>>::new(flags, data_type)),
-            LaneKind::I256 => Box::new(Numbers::<Decimal<i256>>::new(flags, data_type)),
-            LaneKind::Bytes => Box::new(Bytes::new(&self.parts, data_type)),
+            LaneKind::I64 => Box::new(Numbers::<Word<i64>>::new(flags(), data_type)),
+            LaneKind::U64 => Box::new(Numbers::<Word<u64>>::new(flags(), data_type)),
+            LaneKind::F64 => Box::new(Numbers::<Word<f64>>::new(flags(), data_type)),
+            LaneKind::I128 => Box::new(Numbers::<Decimal<i128>>::new(flags(), data_type)),
+            LaneKind::I256 => Box::new(Numbers::<Decimal<i256>>::new(flags(), data_type)),
+            LaneKind::Bytes => Box::new(Bytes::new(&self.parts, Form::Plain(data_type))),
             LaneKind::Opaque => unreachable!("{data_type} can only be counted"),
         }
     }
-}
 
-/// Finds the accumulator that counts rows if any aggregate asks for it: one that does so anyway, else
-/// one that keeps values of a column, since its words are touched for every row.
-fn share_rows(wanted: &[Wanted], bundles: &mut [Bundle]) -> Option<usize> {
-    if wanted.iter().all(|wanted| wanted.bundle.is_some()) {
-        return None;
+    /// The rows of this bundle's columns as ordered bytes.
+    fn ordered(&self, scope: &Scope<'_>, required: usize, one_zero: bool) -> Arc<Ordered> {
+        let columns = self.columns.clone();
+        Arc::new(Ordered::new(scope.schema, columns, required, one_zero))
     }
-    let counts = |bundle: &Bundle| !bundle.nullable && bundle.parts.contains(&Part::Avg);
-    let found = bundles
-        .iter()
-        .position(counts)
-        .or_else(|| bundles.iter().position(Bundle::keeps_values))?;
-    bundles[found].want(Part::Rows);
-    Some(found)
-}
-
-/// One aggregate, resolved.
-struct Wanted {
-    /// The bundle that has it; none: whichever counts rows.
-    bundle: Option<usize>,
-    part: Part,
-    data_type: DataType,
-    nullable: bool,
-}
-
-impl Wanted {
-    fn new(
-        aggregate: &Aggregate,
-        schema: &Schema,
-        bundles: &mut Vec<Bundle>,
-    ) -> Result<Self, ConfigError> {
-        let rows =
-            Self { bundle: None, part: Part::Rows, data_type: DataType::Int64, nullable: false };
-        let Some(name) = &aggregate.column else {
-            return match aggregate.function {
-                Function::Count => Ok(rows),
-                function => Err(ConfigError::Inconsistent(format!(
-                    "{function} needs a column, as in {function}(x)"
-                ))),
-            };
-        };
-        let column = resolve(name, aggregate, schema)?;
-        let field = schema.field(column);
-        let nullable = may_be_null(field);
-        if aggregate.function == Function::Count && !nullable {
-            return Ok(rows);
-        }
-        let (part, data_type) = result(aggregate, field)?;
-        let found = bundles.iter().position(|bundle| bundle.column == column);
-        let bundle = found.unwrap_or_else(|| {
-            bundles.push(Bundle { column, parts: Vec::new(), nullable });
-            bundles.len() - 1
-        });
-        bundles[bundle].want(part);
-        Ok(Self {
-            bundle: Some(bundle),
-            part,
-            data_type,
-            nullable: nullable && part != Part::Values,
-        })
-    }
-}
-
-/// The index of the one column called `name`.
-fn resolve(name: &str, aggregate: &Aggregate, schema: &Schema) -> Result<usize, ConfigError> {
-    let mut found = schema.fields().iter().enumerate().filter(|(_, field)| field.name() == name);
-    match (found.next(), found.next()) {
-        (Some((column, _)), None) => Ok(column),
-        (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),
-        (None, _) => {
-            let available: Vec<String> =
-                schema.fields().iter().map(|field| field.name().clone()).collect();
-            Err(ConfigError::UnknownColumn {
-                role: aggregate.to_string(),
-                name: name.to_owned(),
-                nearest: nearest_name(name, &available),
-                available,
-            })
-        }
-    }
-}
-
-/// The type of the values: a dictionary's value type, else the type itself.
-fn value_type(data_type: &DataType) -> &DataType {
-    if let DataType::Dictionary(_, values) = data_type { values } else { data_type }
 }
 
 /// Whether a value may be null: the field says so, or its type can hold nulls that are not its own.
 fn may_be_null(field: &Field) -> bool {
     let own_nulls_only = LaneKind::of(field.data_type()) != LaneKind::Opaque
-        && !matches!(field.data_type(), DataType::Dictionary(..));
+        && !matches!(field.data_type(), arrow::datatypes::DataType::Dictionary(..));
     field.is_nullable() || !own_nulls_only
-}
-
-/// Which result the aggregate is, and its type.
-fn result(aggregate: &Aggregate, field: &Field) -> Result<(Part, DataType), ConfigError> {
-    let input = value_type(field.data_type());
-    let lane = LaneKind::of(field.data_type());
-    let integer = input.is_integer();
-    let decimal = matches!(lane, LaneKind::I128 | LaneKind::I256);
-    let wrong = |expected: &str| {
-        Err(ConfigError::WrongType {
-            use_: aggregate.to_string(),
-            column: field.name().clone(),
-            found: field.data_type().to_string(),
-            expected: expected.to_owned(),
-        })
-    };
-    Ok(match aggregate.function {
-        Function::Count => (Part::Values, DataType::Int64),
-        Function::Sum if integer && lane == LaneKind::I64 => (Part::Sum, DataType::Int64),
-        Function::Sum if integer => (Part::Sum, DataType::UInt64),
-        Function::Sum if lane == LaneKind::F64 => (Part::Sum, DataType::Float64),
-        Function::Sum if decimal => (Part::Sum, decimal::sum_type(input)),
-        Function::Avg if decimal => (Part::Avg, decimal::mean_type(input)),
-        Function::Avg if integer || lane == LaneKind::F64 => (Part::Avg, DataType::Float64),
-        Function::Sum | Function::Avg => {
-            return wrong("it needs a column of integers, floats or decimals");
-        }
-        Function::SumDecimal if integer => (Part::SumDecimal, DataType::Decimal128(38, 0)),
-        Function::SumDecimal if decimal => {
-            return wrong("the sum of decimals is a decimal already: ask for sum");
-        }
-        Function::SumDecimal => return wrong("it needs a column of integers"),
-        Function::Min | Function::Max if lane == LaneKind::Opaque => {
-            return wrong(
-                "it needs a column of numbers, decimals, booleans, dates, times, durations, text or \
-                 binary; any column can be counted",
-            );
-        }
-        Function::Min => (Part::Min, input.clone()),
-        Function::Max => (Part::Max, input.clone()),
-    })
 }

@@ -1,62 +1,24 @@
-//! How aggregates are asked for: `sum(amount) as total`.
+//! How aggregates are asked for: `sum(amount) filter (where status = 'ok') as total`.
 //!
-//! An [`Aggregate`] is a description only. Whether the column exists and has a type that can be
+//! An [`Aggregate`] is a description only. Whether the columns exist and have types that can be
 //! aggregated is found out when a job is built, before anything runs.
 
 use std::fmt;
 
+use crate::aggregate::filter::Filter;
+use crate::aggregate::filter::parse::quoted;
 use crate::error::ConfigError;
 
+mod function;
 mod parse;
 
 #[cfg(test)]
 mod tests;
 
-/// What is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Function {
-    /// Number of rows; of a column: number of values that are not null.
-    Count,
-    /// Sum. Of integers `Int64` or `UInt64`, exact or an error; of floats `Float64`, the exact sum rounded
-    /// once; of decimals a decimal of precision 38 or 76, exact or an error.
-    Sum,
-    /// Sum of integers as Decimal128(38, 0), for sums that do not fit 64 bits.
-    SumDecimal,
-    /// Smallest value, in the column's type. NaN is greater than every other number.
-    Min,
-    /// Largest value, in the column's type. NaN is greater than every other number.
-    Max,
-    /// Mean: `Float64`, the exact mean rounded once; of decimals a decimal with up to four more digits
-    /// after the point, half rounded away from zero.
-    Avg,
-}
+pub(crate) use function::Shape;
+pub use function::{Fraction, Function};
 
-impl Function {
-    /// All functions, by the names they are asked for.
-    const ALL: [Self; 6] =
-        [Self::Count, Self::Sum, Self::SumDecimal, Self::Min, Self::Max, Self::Avg];
-
-    /// The name it is asked for by.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Count => "count",
-            Self::Sum => "sum",
-            Self::SumDecimal => "sum_decimal",
-            Self::Min => "min",
-            Self::Max => "max",
-            Self::Avg => "avg",
-        }
-    }
-}
-
-impl fmt::Display for Function {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// One aggregate of a job: a function, the column it reads, and the name of its result.
+/// One aggregate of a job: a function, the columns it reads, and the name of its result.
 ///
 /// Prints as it is written, without its alias: `sum(amount)`, `max("odd name")`, `count`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -65,6 +27,11 @@ pub struct Aggregate {
     pub function: Function,
     /// The column; none only for `count`, which then counts rows.
     pub column: Option<String>,
+    /// Further columns: what `arg_min` goes by, the second one of `corr`, the payload of `top_n`, more
+    /// columns of `count(distinct a, b)`.
+    pub more: Vec<String>,
+    /// Which rows are taken; none: all.
+    pub filter: Option<Filter>,
     /// The name of the result; [`Aggregate::output_name`] if none is given.
     pub alias: Option<String>,
 }
@@ -72,12 +39,23 @@ pub struct Aggregate {
 impl Aggregate {
     /// Number of rows.
     pub const fn count() -> Self {
-        Self { function: Function::Count, column: None, alias: None }
+        Self {
+            function: Function::Count,
+            column: None,
+            more: Vec::new(),
+            filter: None,
+            alias: None,
+        }
     }
 
     /// Number of values of `column` that are not null.
     pub fn count_of(column: impl Into<String>) -> Self {
         Self::of(Function::Count, column)
+    }
+
+    /// Number of different values of `columns` taken together, in rows where none of them is null.
+    pub fn count_distinct<S: Into<String>>(columns: impl IntoIterator<Item = S>) -> Self {
+        Self::over(Function::CountDistinct, columns)
     }
 
     /// Sum of `column`.
@@ -105,8 +83,16 @@ impl Aggregate {
         Self::of(Function::Avg, column)
     }
 
-    fn of(function: Function, column: impl Into<String>) -> Self {
-        Self { function, column: Some(column.into()), alias: None }
+    /// `function` of one column.
+    pub fn of(function: Function, column: impl Into<String>) -> Self {
+        Self { function, column: Some(column.into()), ..Self::count() }
+    }
+
+    /// `function` of several columns, in the order in which they are written: `corr(y, x)`,
+    /// `arg_max(value, by)`.
+    pub fn over<S: Into<String>>(function: Function, columns: impl IntoIterator<Item = S>) -> Self {
+        let mut columns = columns.into_iter().map(Into::into);
+        Self { function, column: columns.next(), more: columns.collect(), ..Self::count() }
     }
 
     /// The same with its result called `name`.
@@ -116,20 +102,50 @@ impl Aggregate {
         self
     }
 
-    /// The name of the result: the alias, or `count`, `count_x`, `sum_x`, ...
-    pub fn output_name(&self) -> String {
-        match (&self.alias, &self.column) {
-            (Some(alias), _) => alias.clone(),
-            (None, Some(column)) => format!("{}_{column}", self.function),
-            (None, None) => self.function.to_string(),
-        }
+    /// The same over the rows that meet `filter`.
+    #[must_use]
+    pub fn filter(mut self, filter: Filter) -> Self {
+        self.filter = Some(filter);
+        self
     }
 
-    /// Reads a comma list such as `count, sum(amount) as total, max("odd name")`.
+    /// All columns it reads, those of its filter included; a column may come twice.
+    pub fn columns(&self) -> Vec<&str> {
+        let arguments = self.column.iter().chain(&self.more).map(String::as_str);
+        arguments.chain(self.filter.iter().flat_map(Filter::columns)).collect()
+    }
+
+    /// Whether it needs the job's event time.
+    pub fn needs_time(&self) -> bool {
+        matches!(self.function, Function::First | Function::Last)
+    }
+
+    /// The name of the result: the alias, or `count`, `count_x`, `sum_x`, `arg_max_x_by`,
+    /// `approx_quantile_x_0.99`, ...
+    pub fn output_name(&self) -> String {
+        if let Some(alias) = &self.alias {
+            return alias.clone();
+        }
+        let mut name = match self.function {
+            Function::CountDistinct => "count_distinct".to_owned(),
+            function => function.to_string(),
+        };
+        for column in self.column.iter().chain(&self.more) {
+            name.push('_');
+            name.push_str(column);
+        }
+        if let Some(parameter) = self.function.parameter() {
+            name.push('_');
+            name.push_str(&parameter);
+        }
+        name
+    }
+
+    /// Reads a comma list such as `count, sum(amount) filter (where status = 'ok') as total`.
     ///
-    /// Function names and `as` may be written in any case; column names are taken as they are. A name
-    /// that is not made of letters, digits, `_`, `$` and `.` goes between double quotes, in which `""`
-    /// stands for one quote.
+    /// Function names, `distinct`, `filter`, `where` and `as` may be written in any case; column names are
+    /// taken as they are. A name that is not made of letters, digits, `_`, `$` and `.` goes between double
+    /// quotes, in which `""` stands for one quote.
     ///
     /// # Errors
     /// [`ConfigError::Syntax`] with the place and what was expected there, and
@@ -141,12 +157,19 @@ impl Aggregate {
 
 impl fmt::Display for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.column {
-            None => write!(f, "{}", self.function),
-            Some(column) if !column.is_empty() && column.chars().all(parse::is_plain) => {
-                write!(f, "{}({column})", self.function)
-            }
-            Some(column) => write!(f, "{}(\"{}\")", self.function, column.replace('"', "\"\"")),
+        write!(f, "{}", self.function)?;
+        let mut columns = self.column.iter().chain(&self.more).map(|name| quoted(name));
+        if self.column.is_some() {
+            let mut arguments = Vec::new();
+            arguments.extend(columns.next());
+            arguments.extend(self.function.parameter());
+            arguments.extend(columns);
+            let distinct = if self.function == Function::CountDistinct { "distinct " } else { "" };
+            write!(f, "({distinct}{})", arguments.join(", "))?;
         }
+        if let Some(filter) = &self.filter {
+            write!(f, " filter (where {filter})")?;
+        }
+        Ok(())
     }
 }

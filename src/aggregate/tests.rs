@@ -11,9 +11,10 @@ use arrow::array::{
     TimestampMicrosecondArray, UInt8Array, UInt32Array, UInt64Array,
 };
 use arrow::datatypes::{DataType, Field, Int16Type, Schema, i256};
+use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
-use crate::aggregate::plan::Plan;
+use crate::aggregate::plan::{Plan, Scope};
 use crate::aggregate::spec::Aggregate;
 use crate::aggregate::{Misfit, Side};
 use crate::column::Column;
@@ -21,7 +22,10 @@ use crate::state::rows::{RowPtr, RowStore};
 
 mod exact;
 mod float;
+mod model;
 mod oracle;
+mod rig;
+mod wide;
 
 const KEYS: usize = 4;
 
@@ -78,7 +82,7 @@ impl<'p> Pane<'p> {
                 &mut into,
                 &mut self.sides[i],
                 &from_rows,
-                &from.sides[i],
+                &mut from.sides[i],
                 placed.offset + 1,
             );
         }
@@ -109,7 +113,8 @@ impl Dice {
 }
 
 fn columns_of(plan: &Plan, array: &ArrayRef) -> Vec<Column> {
-    plan.value_columns.iter().map(|_| Column::from_array(array).unwrap()).collect()
+    let batch = RecordBatch::try_from_iter([("v", ArrayRef::clone(array))]).unwrap();
+    plan.inputs.iter().map(|input| input.read(&batch).unwrap()).collect()
 }
 
 /// Rows one after the other into one pane.
@@ -177,7 +182,8 @@ fn check_one(array: &ArrayRef, nullable: bool, keys: &[usize], functions: &str, 
     if aggregates.is_empty() {
         aggregates.push(all[dice.roll(all.len())].clone());
     }
-    let plan = Plan::new(&aggregates, &schema, &[], crate::kernel::Isa::best()).unwrap();
+    let scope = Scope { schema: &schema, time: None, reserved: &[] };
+    let plan = Plan::new(&aggregates, &scope, crate::kernel::Isa::best()).unwrap();
     let present: Vec<usize> = (0..KEYS).filter(|key| keys.contains(key)).collect();
     let expected = one_by_one(&plan, array, keys).emit(&present);
     let mut merged = split_and_merged(&plan, array, keys, seed);

@@ -166,8 +166,10 @@ pub(super) struct JobArgs {
 
     /// What to compute per key and window
     ///
-    /// count, count(x), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), each with an optional `as NAME`.
-    /// Example: --agg 'count, sum(amount) as total, max("odd name")'
+    /// count, count(x), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), first(x) and last(x) by event
+    /// time, `arg_min(x, by)`, `arg_max(x, by)`, `any_value(x)`, `bool_and(x)`, `bool_or(x)`, `bit_and(x)`,
+    /// `bit_or(x)`, `bit_xor(x)`, each with an optional `filter (where CONDITION)` and an optional `as NAME`.
+    /// Example: --agg 'count, sum(amount) filter (where paid) as total, max("odd name")'
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
     pub(super) agg: String,
 

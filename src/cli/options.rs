@@ -104,9 +104,10 @@ impl JobOptions {
     fn wanted(&self) -> Vec<Wanted> {
         let keys = self.keys.iter().map(|name| Wanted { name: name.clone(), role: "key".into() });
         let time = self.time.iter().map(|t| Wanted { name: t.name.clone(), role: "time".into() });
-        let values = self.aggregates.iter().filter_map(|aggregate| {
-            let name = aggregate.column.clone()?;
-            Some(Wanted { name, role: aggregate.to_string() })
+        let values = self.aggregates.iter().flat_map(|aggregate| {
+            let role = aggregate.to_string();
+            let names = aggregate.columns().into_iter();
+            names.map(move |name| Wanted { name: name.to_owned(), role: role.clone() })
         });
         keys.chain(time).chain(values).collect()
     }
@@ -118,7 +119,8 @@ impl JobOptions {
             .skew(self.skew.clone())
             .key(self.keys.iter().cloned())
             .aggregates(self.aggregates.iter().cloned());
-        if let Some(time) = self.time.as_ref().filter(|_| self.has_windows()) {
+        let needs_time = self.has_windows() || self.aggregates.iter().any(Aggregate::needs_time);
+        if let Some(time) = self.time.as_ref().filter(|_| needs_time) {
             builder = builder
                 .event_time(&time.name)
                 .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))

@@ -1,15 +1,23 @@
 //! Text and binary columns of every Arrow form behind one accessor.
 
+use std::sync::Arc;
+
 use arrow::array::{
     ArrayRef, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, LargeBinaryArray,
     LargeStringArray, StringArray, StringViewArray,
 };
 use arrow::datatypes::DataType;
+use arrow::row::Rows;
 
-/// Text or binary: plain, large, view or of fixed size (dictionaries are cast to their values' type
-/// before).
+/// Bytes of a batch's rows.
 #[derive(Debug, Clone)]
-pub(crate) struct BytesColumn(ArrayRef);
+pub(crate) enum BytesColumn {
+    /// Text or binary: plain, large, view or of fixed size (dictionaries are cast to their values' type
+    /// before).
+    Array(ArrayRef),
+    /// Several columns, encoded so that the order of the bytes is the order of the rows.
+    Rows(Arc<Rows>),
+}
 
 /// An array whose values are bytes.
 pub(crate) trait BytesArray {
@@ -42,19 +50,23 @@ impl BytesColumn {
 
     /// The column over `array`, if it is of one of the forms.
     pub(crate) fn new(array: ArrayRef) -> Option<Self> {
-        Self::is_for(array.data_type()).then_some(Self(array))
+        Self::is_for(array.data_type()).then_some(Self::Array(array))
     }
 
     /// Runs `visitor` on the array in its form.
     pub(crate) fn visit<V: BytesVisitor>(&self, visitor: V) -> V::Output {
-        match self.0.data_type() {
-            DataType::Utf8 => visitor.visit(self.0.as_string::<i32>()),
-            DataType::LargeUtf8 => visitor.visit(self.0.as_string::<i64>()),
-            DataType::Utf8View => visitor.visit(self.0.as_string_view()),
-            DataType::Binary => visitor.visit(self.0.as_binary::<i32>()),
-            DataType::LargeBinary => visitor.visit(self.0.as_binary::<i64>()),
-            DataType::BinaryView => visitor.visit(self.0.as_binary_view()),
-            DataType::FixedSizeBinary(_) => visitor.visit(self.0.as_fixed_size_binary()),
+        let array = match self {
+            Self::Rows(rows) => return visitor.visit(&**rows),
+            Self::Array(array) => array,
+        };
+        match array.data_type() {
+            DataType::Utf8 => visitor.visit(array.as_string::<i32>()),
+            DataType::LargeUtf8 => visitor.visit(array.as_string::<i64>()),
+            DataType::Utf8View => visitor.visit(array.as_string_view()),
+            DataType::Binary => visitor.visit(array.as_binary::<i32>()),
+            DataType::LargeBinary => visitor.visit(array.as_binary::<i64>()),
+            DataType::BinaryView => visitor.visit(array.as_binary_view()),
+            DataType::FixedSizeBinary(_) => visitor.visit(array.as_fixed_size_binary()),
             other => unreachable!("`new` admits no {other}"),
         }
     }
@@ -80,6 +92,13 @@ macro_rules! bytes_of_binary {
             }
         }
     )*};
+}
+
+impl BytesArray for Rows {
+    #[inline(always)]
+    fn bytes(&self, row: usize) -> &[u8] {
+        self.row(row).data()
+    }
 }
 
 bytes_of_text!(StringArray, LargeStringArray, StringViewArray);

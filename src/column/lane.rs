@@ -64,6 +64,11 @@ impl LaneKind {
     }
 }
 
+/// The type of the values: a dictionary's value type, else the type itself.
+pub(crate) fn value_type(data_type: &DataType) -> &DataType {
+    if let DataType::Dictionary(_, values) = data_type { values } else { data_type }
+}
+
 impl Column {
     /// The column over `array`.
     ///

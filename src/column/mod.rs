@@ -4,15 +4,20 @@
 //! where its values already are 64-bit integers, 64-bit floats, or decimals, and widened once per
 //! batch otherwise. Strings and binary stay in their own buffers and are reached by [`BytesColumn`].
 //! Of types that no kernel knows (nested ones, intervals) only which rows are null is kept.
+//!
+//! What an accumulator or a filter needs of several columns is one column too: whole rows as
+//! ordered bytes, the rows that pass a filter.
 
-use arrow::buffer::{NullBuffer, ScalarBuffer};
+use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::i256;
 
 mod bytes;
+mod floats;
 mod lane;
 
 pub(crate) use bytes::{BytesArray, BytesColumn, BytesVisitor};
-pub(crate) use lane::LaneKind;
+pub(crate) use floats::canonical_floats;
+pub(crate) use lane::{LaneKind, value_type};
 
 /// A column of one batch, ready for an accumulator.
 #[derive(Debug, Clone)]
@@ -40,4 +45,6 @@ pub(crate) enum Lane {
     Bytes(BytesColumn),
     /// A type without kernels: only its nulls are known, so it can only be counted.
     Opaque,
+    /// Rows that pass a filter.
+    Mask(BooleanBuffer),
 }

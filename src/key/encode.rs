@@ -17,10 +17,9 @@ use arrow::datatypes::{
     ArrowPrimitiveType, ByteArrayType, DataType, Date32Type, Date64Type, Decimal128Type,
     Decimal256Type, DurationMicrosecondType, DurationMillisecondType, DurationNanosecondType,
     DurationSecondType, Field, Float16Type, Float32Type, Float64Type, Int8Type, Int16Type,
-    Int32Type, Int64Type, SchemaRef, Time32MillisecondType, Time32SecondType,
-    Time64MicrosecondType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
-    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type,
-    UInt32Type, UInt64Type,
+    Int32Type, Int64Type, Schema, Time32MillisecondType, Time32SecondType, Time64MicrosecondType,
+    Time64NanosecondType, TimeUnit, TimestampMicrosecondType, TimestampMillisecondType,
+    TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
 };
 use arrow::record_batch::RecordBatch;
 
@@ -75,7 +74,7 @@ pub(crate) trait DecodeKeys {
 
 impl KeyEncoder {
     /// An encoder for `columns` of `schema`.
-    pub(crate) fn new(schema: &SchemaRef, columns: Vec<usize>) -> Result<Self, ConfigError> {
+    pub(crate) fn new(schema: &Schema, columns: Vec<usize>) -> Result<Self, ConfigError> {
         let mut fields = Vec::with_capacity(columns.len());
         for &column in &columns {
             let field = schema.field(column);

@@ -89,7 +89,10 @@ impl Case {
 
     fn job(&self) -> Job {
         let aggregates = "count, count(v), sum(v), min(v), max(v), avg(v), count(f), sum(f), min(f), \
-                          max(f), avg(f), sum(d), avg(d), min(d), min(short), max(long), sum_decimal(v)";
+                          max(f), avg(f), sum(d), avg(d), min(d), min(short), max(long), sum_decimal(v), \
+                          first(short), last(v), arg_min(f, long), arg_max(v, f), bit_xor(v), any_value(f), \
+                          sum(f) filter (where v > 0) as some_f, count filter (where short is null) as nulls, \
+                          max(v) filter (where v > 0 and f < 1) as some_v";
         Job::builder(self.batches[0].schema())
             .key(self.keys.iter().copied())
             .event_time("ts")

@@ -16,7 +16,6 @@ use super::message::{Part, Prepared, Segment};
 use super::partials::Partials;
 use super::sink::{Rejection, Sink};
 use super::split::Owners;
-use crate::column::Column;
 use crate::config::{Job, SkewMode};
 use crate::error::{ConfigError, RunError};
 use crate::kernel::reduce::MinMax;
@@ -126,10 +125,8 @@ impl Router {
         let prepared = Arc::get_mut(&mut lent).expect("`take_free` gives one nobody else holds");
         self.job.keys.encode(batch, &mut prepared.keys)?;
         prepared.columns.clear();
-        for &column in &self.job.plan.value_columns {
-            let column = Column::from_array(batch.column(column))
-                .map_err(|error| RunError::Batch(error.to_string()))?;
-            prepared.columns.push(column);
+        for input in &self.job.plan.inputs {
+            prepared.columns.push(input.read(batch)?);
         }
         prepared.parts.resize_with(self.job.workers, Part::default);
         for part in &mut prepared.parts {

@@ -6,12 +6,13 @@
 use std::ops::Range;
 
 use arrow::array::ArrayRef;
+use arrow::buffer::BooleanBuffer;
 
 use super::rows::RowPtr;
 use super::table::{LOOKUP_ROWS, Table};
 use crate::aggregate::Side;
 use crate::aggregate::plan::Plan;
-use crate::column::Column;
+use crate::column::{Column, Lane};
 use crate::error::{Overflow, RunError};
 use crate::kernel::select::MaskRows;
 use crate::key::batch::KeyBatch;
@@ -67,6 +68,72 @@ pub(crate) struct Scratch {
     from: Vec<RowPtr>,
     selection: Vec<u32>,
     keys: KeyBatch,
+    passing: Passing,
+}
+
+/// The rows of a selection that pass a filter, and their rows of the table.
+#[derive(Debug, Default)]
+struct Passing {
+    rows: Vec<u32>,
+    ptrs: Vec<RowPtr>,
+    mask: Vec<u64>,
+    /// The rows of `mask`, once they were asked for.
+    listed: Vec<u32>,
+}
+
+/// The mask that a filter is.
+fn mask_of(filter: &Column) -> &BooleanBuffer {
+    let Lane::Mask(mask) = &filter.values else { unreachable!("a filter is a mask") };
+    mask
+}
+
+impl Passing {
+    /// Selects the rows that pass, with their rows of the table.
+    fn select(&mut self, filter: &Column, rows: &[u32], ptrs: &[RowPtr]) {
+        let mask = mask_of(filter);
+        self.rows.clear();
+        self.ptrs.clear();
+        for (row, ptr) in rows.iter().zip(ptrs) {
+            if mask.value(*row as usize) {
+                self.rows.push(*row);
+                self.ptrs.push(*ptr);
+            }
+        }
+    }
+
+    /// Selects the rows of one key that pass.
+    fn narrow(&mut self, filter: &Column, rows: OneKeyRows<'_>) {
+        let passes = mask_of(filter);
+        self.rows.clear();
+        self.mask.clear();
+        self.listed.clear();
+        match rows {
+            OneKeyRows::Listed(rows) => {
+                self.rows.extend(rows.iter().filter(|row| passes.value(**row as usize)));
+            }
+            OneKeyRows::Masked(rows) => {
+                let chunks = passes.bit_chunks();
+                let both = rows.mask.iter().zip(chunks.iter_padded());
+                self.mask.extend(both.map(|(mask, passes)| mask & passes));
+            }
+        }
+    }
+
+    /// The selected rows in the form of `rows`, and where they may be listed; none if none passes.
+    fn one_key(&mut self, rows: OneKeyRows<'_>) -> Option<(OneKeyRows<'_>, &mut Vec<u32>)> {
+        let rows = match rows {
+            OneKeyRows::Listed(_) if self.rows.is_empty() => return None,
+            OneKeyRows::Listed(_) => OneKeyRows::Listed(&self.rows),
+            OneKeyRows::Masked(_) => {
+                let word = self.mask.iter().position(|word| *word != 0)?;
+                let bit = u64::from(self.mask[word].trailing_zeros()) + 64 * word as u64;
+                let first = u32::try_from(bit).expect("a batch has less than 2^32 rows");
+                let count = self.mask.iter().map(|word| word.count_ones() as usize).sum();
+                OneKeyRows::Masked(MaskedRows { mask: &self.mask, first, count })
+            }
+        };
+        Some((rows, &mut self.listed))
+    }
 }
 
 impl Pane {
@@ -108,7 +175,7 @@ impl Pane {
     ) {
         for rows in selection.chunks(LOOKUP_ROWS) {
             self.table.lookup(plan.isa, keys, rows, &mut scratch.ptrs);
-            self.update_rows(plan, &scratch.ptrs, columns, rows);
+            self.update_rows(plan, columns, rows, scratch);
         }
     }
 
@@ -125,10 +192,22 @@ impl Pane {
         self.table.lookup(plan.isa, keys, &[rows.first()], &mut scratch.ptrs);
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
-        // Rows are listed when the first accumulator asks for it.
-        let listed = &mut scratch.selection;
+        let Scratch { selection: listed, passing, .. } = scratch;
         listed.clear();
+        let mut filtered_by = None;
         for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+            // Rows are listed when the first accumulator asks for it.
+            let (rows, listed) = match placed.filter {
+                None => (rows, &mut *listed),
+                Some(filter) => {
+                    if filtered_by != placed.filter {
+                        passing.narrow(&columns[filter], rows);
+                        filtered_by = placed.filter;
+                    }
+                    let Some(passing) = passing.one_key(rows) else { continue };
+                    passing
+                }
+            };
             let column = placed.column.map(|column| &columns[column]);
             let state = states.state_mut(0, width + placed.offset, placed.accumulator.words());
             let selection = match rows {
@@ -147,10 +226,26 @@ impl Pane {
         }
     }
 
-    fn update_rows(&mut self, plan: &Plan, ptrs: &[RowPtr], columns: &[Column], rows: &[u32]) {
+    fn update_rows(
+        &mut self,
+        plan: &Plan,
+        columns: &[Column],
+        rows: &[u32],
+        scratch: &mut Scratch,
+    ) {
         let width = self.table.width();
-        let mut states = self.table.rows_mut().rows(ptrs);
+        let mut filtered_by = None;
+        // Accumulators with one filter stand side by side, so each filter selects once.
         for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+            let (mut rows, mut ptrs) = (rows, scratch.ptrs.as_slice());
+            if let Some(filter) = placed.filter {
+                if filtered_by != placed.filter {
+                    scratch.passing.select(&columns[filter], rows, ptrs);
+                    filtered_by = placed.filter;
+                }
+                (rows, ptrs) = (&scratch.passing.rows, &scratch.passing.ptrs);
+            }
+            let mut states = self.table.rows_mut().rows(ptrs);
             let column = placed.column.map(|column| &columns[column]);
             placed.accumulator.update(&mut states, width + placed.offset, side, column, rows);
         }
@@ -172,7 +267,7 @@ impl Pane {
             let mut into = self.table.rows_mut().rows(&scratch.ptrs);
             let partials = from.table.rows_mut().rows(&scratch.from);
             for (i, placed) in plan.accumulators.iter().enumerate() {
-                let (into_side, from_side) = (&mut self.sides[i], &from.sides[i]);
+                let (into_side, from_side) = (&mut self.sides[i], &mut from.sides[i]);
                 let offset = width + placed.offset;
                 placed.accumulator.merge(&mut into, into_side, &partials, from_side, offset);
             }

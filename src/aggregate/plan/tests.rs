@@ -3,6 +3,9 @@ use std::sync::Arc;
 use arrow::datatypes::{IntervalUnit, TimeUnit};
 
 use super::*;
+use crate::aggregate::decimal;
+use crate::aggregate::spec::Function;
+use arrow::datatypes::DataType;
 
 fn schema() -> Schema {
     let dictionary = |values| DataType::Dictionary(Box::new(DataType::Int32), Box::new(values));
@@ -22,12 +25,9 @@ fn schema() -> Schema {
 }
 
 fn plan(text: &str) -> Result<Plan, ConfigError> {
-    Plan::new(
-        &Aggregate::parse_list(text).unwrap(),
-        &schema(),
-        &["key", "window_start"],
-        Isa::best(),
-    )
+    let reserved = ["key", "window_start"];
+    let scope = Scope { schema: &schema(), time: Some(3), reserved: &reserved };
+    Plan::new(&Aggregate::parse_list(text).unwrap(), &scope, Isa::best())
 }
 
 fn plan_of(text: &str) -> Plan {
@@ -42,7 +42,7 @@ fn error(text: &str) -> String {
 fn one_column_is_one_accumulator_of_few_words() {
     let plan = plan("count, sum(v), min(v), max(v)").unwrap();
     assert_eq!((plan.accumulators.len(), plan.words), (1, 5));
-    assert_eq!(plan.value_columns, [1]);
+    assert!(matches!(plan.inputs[..], [Input::Column(1)]));
     assert_eq!(plan.template(), [0, 0, 0, i64::MAX.cast_unsigned(), i64::MIN.cast_unsigned()]);
     let layouts = [
         ("count", 1, 1, 0),
@@ -59,7 +59,7 @@ fn one_column_is_one_accumulator_of_few_words() {
     for (text, accumulators, words, columns) in layouts {
         let plan = plan_of(text);
         assert_eq!(plan.accumulators.len(), accumulators, "{text}");
-        assert_eq!((plan.words, plan.value_columns.len()), (words, columns), "{text}");
+        assert_eq!((plan.words, plan.inputs.len()), (words, columns), "{text}");
         assert_eq!(plan.template().len(), words, "{text}");
         let mut next = 0;
         for placed in &plan.accumulators {
@@ -125,9 +125,10 @@ fn what_is_wrong_is_said_before_anything_runs() {
     for (text, expected) in cases {
         assert!(error(text).contains(expected), "{text}: {}", error(text));
     }
-    let none = Plan::new(&[], &schema(), &[], Isa::best()).unwrap_err();
+    let scope = Scope { schema: &schema(), time: None, reserved: &[] };
+    let none = Plan::new(&[], &scope, Isa::best()).unwrap_err();
     assert!(none.to_string().contains("at least one"), "{none}");
-    let bare = Aggregate { function: Function::Sum, column: None, alias: None };
-    let bare = Plan::new(&[bare], &schema(), &[], Isa::best()).unwrap_err();
+    let bare = Aggregate { function: Function::Sum, ..Aggregate::count() };
+    let bare = Plan::new(&[bare], &scope, Isa::best()).unwrap_err();
     assert_eq!(bare.to_string(), "sum needs a column, as in sum(x)");
 }

@@ -153,7 +153,8 @@ fn nan_in_every_form_is_the_greatest() {
     let array: ArrayRef = Arc::new(Float64Array::from(vec![odd_nan, -0.0, 0.0, f64::INFINITY]));
     let schema = Schema::new(vec![Field::new("v", DataType::Float64, false)]);
     let aggregates = Aggregate::parse_list("min(v), max(v)").unwrap();
-    let plan = Plan::new(&aggregates, &schema, &[], crate::kernel::Isa::best()).unwrap();
+    let scope = Scope { schema: &schema, time: None, reserved: &[] };
+    let plan = Plan::new(&aggregates, &scope, crate::kernel::Isa::best()).unwrap();
     let mut pane = one_by_one(&plan, &array, &[0, 1, 1, 0]);
     let bits = |array: &Result<ArrayRef, Misfit>| -> Vec<u64> {
         let array = array.as_ref().unwrap();

@@ -43,6 +43,7 @@ pub(super) fn compare(
                     "{aggregate} {group:?}: {found:?}"
                 );
             }
+            function => unreachable!("{function} has another oracle"),
         }
     }
 }
@@ -57,7 +58,7 @@ fn extreme(group: &ArrayRef, descending: bool) -> ArrayRef {
     take(&plain, &first, None).unwrap()
 }
 
-fn scale(data_type: &DataType) -> i8 {
+pub(super) fn scale(data_type: &DataType) -> i8 {
     match data_type {
         DataType::Decimal32(_, scale)
         | DataType::Decimal64(_, scale)

@@ -1,0 +1,139 @@
+//! What accumulators read of a batch: columns, and what is made of several of them, once a batch.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, UInt32Array};
+use arrow::buffer::NullBuffer;
+use arrow::compute::{cast, prep_null_mask_filter, take};
+use arrow::datatypes::{DataType, Schema};
+use arrow::error::ArrowError;
+use arrow::record_batch::RecordBatch;
+use arrow::row::{RowConverter, SortField};
+
+use crate::aggregate::filter::mask::Mask;
+use crate::column::{BytesColumn, Column, Lane, canonical_floats, value_type};
+use crate::error::RunError;
+
+/// One thing that is read of every batch.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A column as it is.
+    Column(usize),
+    /// Rows as ordered bytes.
+    Ordered(Arc<Ordered>),
+    /// The rows that pass a filter.
+    Mask(Mask),
+}
+
+impl Input {
+    /// Makes the column of `batch`.
+    pub(crate) fn read(&self, batch: &RecordBatch) -> Result<Column, RunError> {
+        // The most frequent case by far.
+        if let Self::Column(column) = self {
+            return Column::from_array(batch.column(*column)).map_err(|error| failed(&error));
+        }
+        self.make(batch)
+    }
+
+    fn make(&self, batch: &RecordBatch) -> Result<Column, RunError> {
+        Ok(match self {
+            Self::Column(_) => self.read(batch)?,
+            Self::Ordered(ordered) => ordered.encode(batch).map_err(|error| failed(&error))?,
+            Self::Mask(mask) => {
+                let met = mask.evaluate(batch).map_err(|error| failed(&error))?;
+                let met = if met.null_count() > 0 { prep_null_mask_filter(&met) } else { met };
+                Column { values: Lane::Mask(met.values().clone()), nulls: None }
+            }
+        })
+    }
+}
+
+fn failed(error: &ArrowError) -> RunError {
+    RunError::Batch(error.to_string())
+}
+
+/// The rows where any of `columns` is null, if there are such rows.
+fn nulls_of<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> Option<NullBuffer> {
+    let nulls = columns.fold(None, |all: Option<NullBuffer>, column| {
+        NullBuffer::union(all.as_ref(), column.logical_nulls().as_ref())
+    });
+    nulls.filter(|nulls| nulls.null_count() > 0)
+}
+
+/// Rows of several columns as bytes whose order is that of the rows, by Arrow's row format: ascending, by
+/// the first column, then the second; nulls first, NaN last.
+#[derive(Debug)]
+pub(crate) struct Ordered {
+    columns: Vec<usize>,
+    /// Rows where any of the first so many columns is null are left out.
+    required: usize,
+    /// Whether -0.0 is read as 0.0.
+    one_zero: bool,
+    converter: RowConverter,
+}
+
+impl Ordered {
+    /// Whether a column of this type can be part of it.
+    pub(crate) fn supports(data_type: &DataType) -> bool {
+        RowConverter::supports_fields(&[SortField::new(value_type(data_type).clone())])
+    }
+
+    /// Over `columns` of `schema`, whose types are all supported.
+    pub(crate) fn new(
+        schema: &Schema,
+        columns: Vec<usize>,
+        required: usize,
+        one_zero: bool,
+    ) -> Self {
+        let fields = columns.iter().map(|column| schema.field(*column).data_type());
+        let fields = fields.map(|data_type| SortField::new(value_type(data_type).clone()));
+        let converter = RowConverter::new(fields.collect()).expect("the plan asked `supports`");
+        Self { columns, required, one_zero, converter }
+    }
+
+    fn encode(&self, batch: &RecordBatch) -> Result<Column, ArrowError> {
+        let mut plain = Vec::with_capacity(self.columns.len());
+        for column in &self.columns {
+            let array = batch.column(*column);
+            let values = match array.data_type() {
+                DataType::Dictionary(_, values) => cast(array, values)?,
+                _ => Arc::clone(array),
+            };
+            plain.push(canonical_floats(&values, self.one_zero));
+        }
+        let rows = self.converter.convert_columns(&plain)?;
+        let nulls = nulls_of(plain[..self.required].iter());
+        Ok(Column { values: Lane::Bytes(BytesColumn::Rows(Arc::new(rows))), nulls })
+    }
+
+    /// All columns of `rows`, which were encoded by this.
+    pub(crate) fn decode_all<'a>(&self, rows: impl Iterator<Item = &'a [u8]>) -> Vec<ArrayRef> {
+        let parser = self.converter.parser();
+        let rows: Vec<&[u8]> = rows.collect();
+        let parsed = rows.iter().map(|row| parser.parse(row));
+        self.converter.convert_rows(parsed).expect("what was encoded can be decoded")
+    }
+
+    /// The column `field` of `rows`, null where there is no row.
+    pub(crate) fn decode<'a>(
+        &self,
+        rows: impl Iterator<Item = Option<&'a [u8]>>,
+        field: usize,
+    ) -> ArrayRef {
+        let rows: Vec<Option<&[u8]>> = rows.collect();
+        let mut found = self.decode_all(rows.iter().copied().flatten());
+        let column = found.swap_remove(field);
+        if column.len() == rows.len() {
+            return column;
+        }
+        let mut next = 0;
+        let places = rows.iter().map(|row| {
+            row.map(|_| {
+                next += 1;
+                next - 1
+            })
+        });
+        let places: UInt32Array = places.collect();
+        take(&column, &places, None).expect("places are those of the column")
+    }
+}
