@@ -13,19 +13,41 @@ use arrow::row::{RowConverter, SortField};
 use crate::aggregate::filter::mask::Mask;
 use crate::column::{BytesColumn, Column, Lane, canonical_floats, value_type};
 use crate::error::RunError;
+use crate::kernel::Isa;
+use crate::key::batch::KeyBatch;
+use crate::key::encode::KeyEncoder;
 
 /// One thing that is read of every batch.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// A column as it is.
     Column(usize),
+    /// A column of numbers as 64-bit floats, decimals rounded to the nearest.
+    Floats(usize),
+    /// Two of these.
+    Pair(Box<[Input; 2]>),
     /// Rows as ordered bytes.
     Ordered(Arc<Ordered>),
+    /// Rows as canonical keys.
+    Keys(KeyEncoder),
     /// The rows that pass a filter.
     Mask(Mask),
 }
 
 impl Input {
+    /// Whether it makes the same of every batch.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Column(a), Self::Column(b)) | (Self::Floats(a), Self::Floats(b)) => a == b,
+            (Self::Pair(a), Self::Pair(b)) => a[0].is_same(&b[0]) && a[1].is_same(&b[1]),
+            (Self::Ordered(a), Self::Ordered(b)) => {
+                (&a.columns, a.required, a.one_zero) == (&b.columns, b.required, b.one_zero)
+            }
+            (Self::Keys(a), Self::Keys(b)) => a.columns() == b.columns(),
+            _ => false,
+        }
+    }
+
     /// Makes the column of `batch`.
     pub(crate) fn read(&self, batch: &RecordBatch) -> Result<Column, RunError> {
         // The most frequent case by far.
@@ -38,7 +60,25 @@ impl Input {
     fn make(&self, batch: &RecordBatch) -> Result<Column, RunError> {
         Ok(match self {
             Self::Column(_) => self.read(batch)?,
+            Self::Floats(column) => {
+                let floats = cast(batch.column(*column), &DataType::Float64);
+                floats
+                    .and_then(|floats| Column::from_array(&floats))
+                    .map_err(|error| failed(&error))?
+            }
+            Self::Pair(pair) => {
+                let pair = [pair[0].read(batch)?, pair[1].read(batch)?];
+                let nulls = NullBuffer::union(pair[0].nulls.as_ref(), pair[1].nulls.as_ref());
+                Column { values: Lane::Pair(Arc::new(pair)), nulls }
+            }
             Self::Ordered(ordered) => ordered.encode(batch).map_err(|error| failed(&error))?,
+            Self::Keys(encoder) => {
+                let mut keys = KeyBatch::default();
+                encoder.encode(batch, &mut keys)?;
+                keys.hash_all(Isa::best());
+                let nulls = nulls_of(encoder.columns().iter().map(|column| batch.column(*column)));
+                Column { values: Lane::Keys(Arc::new(keys)), nulls }
+            }
             Self::Mask(mask) => {
                 let met = mask.evaluate(batch).map_err(|error| failed(&error))?;
                 let met = if met.null_count() > 0 { prep_null_mask_filter(&met) } else { met };

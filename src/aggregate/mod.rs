@@ -10,7 +10,8 @@
 //! bit. Every accumulator here obeys it, so every one may be salted. `emit` is pure.
 //!
 //! An accumulator reads one [`Column`], which may be made of several columns of the batch; [`input`]
-//! makes it once a batch. Which rows pass an aggregate's [`filter`] is found
+//! makes it once a batch. Those with state of no fixed size keep one state per key in the side store,
+//! found through one word of the row ([`keyed`]). Which rows pass an aggregate's [`filter`] is found
 //! once a batch too, and the accumulators see only those.
 
 use std::fmt::Debug;
@@ -29,6 +30,15 @@ mod rows_count;
 mod bits;
 pub(crate) mod input;
 mod bytes;
+mod exact_product;
+mod moments;
+mod keyed;
+mod value_set;
+mod distinct;
+mod approx_distinct;
+mod quantile;
+mod top;
+mod mode;
 pub(crate) mod plan;
 
 pub use filter::Filter;
@@ -145,12 +155,30 @@ pub(crate) enum Part {
     BitOr,
     /// Bits that an odd number of values have.
     BitXor,
+    /// Sample variance (of a column), covariance (of two).
+    Samp,
+    /// Population variance or covariance.
+    Pop,
+    /// Square root of the sample variance.
+    StddevSamp,
+    /// Square root of the population variance.
+    StddevPop,
+    /// Correlation of two columns.
+    Corr,
+    /// Number of different values.
+    Distinct,
+    /// A value at this rank.
+    Quantile(Fraction),
+    /// The values kept, in order.
+    List,
+    /// The most frequent value.
+    Mode,
 }
 
 impl Part {
     /// Whether it is a count, which is there for every group.
     pub(crate) const fn is_count(self) -> bool {
-        matches!(self, Self::Rows | Self::Values)
+        matches!(self, Self::Rows | Self::Values | Self::Distinct)
     }
 }
 
@@ -176,8 +204,12 @@ pub(crate) enum Side {
     None,
     /// Float sums that left the range their row can hold.
     Floats(Vec<exact_float::Spill>),
+    /// Sums and sums of products that left the range their row can hold.
+    Products(Vec<exact_product::Spill>),
     /// Smallest and largest texts.
     Bytes(bytes::ByteStore),
+    /// One state per key, of a type that its accumulator knows.
+    Keyed(Box<dyn keyed::StateStore>),
 }
 
 impl Side {
@@ -186,7 +218,9 @@ impl Side {
         match self {
             Self::None => 0,
             Self::Floats(spills) => size_of_val(spills.as_slice()),
+            Self::Products(spills) => size_of_val(spills.as_slice()),
             Self::Bytes(store) => store.bytes(),
+            Self::Keyed(store) => store.bytes(),
         }
     }
 
@@ -195,7 +229,9 @@ impl Side {
         match self {
             Self::None => {}
             Self::Floats(spills) => spills.clear(),
+            Self::Products(spills) => spills.clear(),
             Self::Bytes(store) => store.clear(),
+            Self::Keyed(store) => store.clear(),
         }
     }
 }

@@ -7,20 +7,29 @@ use std::sync::Arc;
 use arrow::datatypes::{Field, Schema, i256};
 use hashbrown::HashSet;
 
+use crate::aggregate::approx_distinct::ApproxDistinct;
 use crate::aggregate::bits::Bits;
 use crate::aggregate::bytes::{Bytes, Form};
 use crate::aggregate::decimal::Decimal;
+use crate::aggregate::distinct::Distinct;
 use crate::aggregate::filter::{Filter, mask};
 use crate::aggregate::input::{Input, Ordered};
+use crate::aggregate::keyed::PerKey;
+use crate::aggregate::mode::Mode;
+use crate::aggregate::moments::Moments;
 use crate::aggregate::number::{Flags, Numbers};
 use crate::aggregate::plan::resolve::Resolved;
 use crate::aggregate::primitive::Word;
+use crate::aggregate::quantile::Quantiles;
 use crate::aggregate::rows_count::Counter;
 use crate::aggregate::spec::Aggregate;
+use crate::aggregate::top::Top;
+use crate::aggregate::value_set::{ByteSet, WordSet};
 use crate::aggregate::{Accumulator, Part};
 use crate::column::{LaneKind, value_type};
 use crate::error::ConfigError;
 use crate::kernel::Isa;
+use crate::key::encode::KeyEncoder;
 
 mod resolve;
 
@@ -88,6 +97,20 @@ pub(crate) enum Family {
     Bits,
     /// The smallest and largest row by two columns.
     ExtremeRow,
+    /// Variance and deviation of a column.
+    Moments,
+    /// Covariance and correlation of two columns.
+    PairMoments,
+    /// The set of values.
+    Distinct,
+    /// A sketch of the set of values.
+    ApproxDistinct,
+    /// A sketch of how values are distributed.
+    Quantiles,
+    /// So many of the largest (or smallest) values.
+    Top(u32, bool),
+    /// How often each value occurs.
+    Mode,
 }
 
 impl Plan {
@@ -129,7 +152,6 @@ impl Plan {
 
     /// Places the accumulators of all bundles; answers where each bundle's is.
     fn place_all(&mut self, draft: &Draft, scope: &Scope<'_>) -> Vec<usize> {
-        let mut read: Vec<(&Family, &[usize], usize)> = Vec::new();
         let mut order: Vec<usize> = (0..draft.bundles.len()).collect();
         // Those without a filter first, then by filter; otherwise as they were asked for.
         order.sort_by_key(|bundle| draft.bundles[*bundle].filter.map_or(0, |filter| filter + 1));
@@ -145,13 +167,11 @@ impl Plan {
             });
             let (accumulator, input) = bundle.accumulator(scope);
             let column = input.map(|input| {
-                let of = (&bundle.family, bundle.columns.as_slice());
-                if let Some(known) = read.iter().find(|known| (known.0, known.1) == of) {
-                    return known.2;
-                }
-                self.inputs.push(input);
-                read.push((of.0, of.1, self.inputs.len() - 1));
-                self.inputs.len() - 1
+                let known = self.inputs.iter().position(|known| known.is_same(&input));
+                known.unwrap_or_else(|| {
+                    self.inputs.push(input);
+                    self.inputs.len() - 1
+                })
             });
             places[index] = self.accumulators.len();
             let offset = self.words;
@@ -355,6 +375,32 @@ impl Bundle {
                 let form = Form::Row(Arc::clone(&rows), 1);
                 (Box::new(Bytes::new(&self.parts, form)), Some(Input::Ordered(rows)))
             }
+            Family::Moments => {
+                let moments = Moments { pair: false, squares: true };
+                (Box::new(moments), Some(numbers(scope, *first)))
+            }
+            Family::PairMoments => {
+                let squares = self.parts.contains(&Part::Corr);
+                let pair = [numbers(scope, columns[0]), numbers(scope, columns[1])];
+                (Box::new(Moments { pair: true, squares }), Some(Input::Pair(Box::new(pair))))
+            }
+            Family::Quantiles => {
+                let floats = LaneKind::of(&data_type) == LaneKind::F64;
+                let input = if floats { Input::Column(*first) } else { Input::Floats(*first) };
+                (Box::new(PerKey(Quantiles)), Some(input))
+            }
+            Family::Distinct | Family::ApproxDistinct => self.keys(scope),
+            Family::Top(n, largest) => {
+                let rows = self.ordered(scope, 1, false);
+                let item = resolve::list_item(scope.schema, columns);
+                let n = usize::try_from(n).expect("validated to be small");
+                let top = Top { n, largest, rows: Arc::clone(&rows), item };
+                (Box::new(PerKey(top)), Some(Input::Ordered(rows)))
+            }
+            Family::Mode => {
+                let rows = self.ordered(scope, 1, true);
+                (Box::new(PerKey(Mode { rows: Arc::clone(&rows) })), Some(Input::Ordered(rows)))
+            }
         }
     }
 
@@ -374,10 +420,29 @@ impl Bundle {
         }
     }
 
+    /// What keeps or counts the different values.
+    fn keys(&self, scope: &Scope<'_>) -> (Box<dyn Accumulator>, Option<Input>) {
+        let keys = KeyEncoder::new(scope.schema, self.columns.clone()).expect("resolved before");
+        let accumulator: Box<dyn Accumulator> = match (&self.family, keys.width()) {
+            (Family::ApproxDistinct, _) => Box::new(PerKey(ApproxDistinct)),
+            (_, 1) => Box::new(PerKey(Distinct::<WordSet>::default())),
+            _ => Box::new(PerKey(Distinct::<ByteSet>::default())),
+        };
+        (accumulator, Some(Input::Keys(keys)))
+    }
+
     /// The rows of this bundle's columns as ordered bytes.
     fn ordered(&self, scope: &Scope<'_>, required: usize, one_zero: bool) -> Arc<Ordered> {
         let columns = self.columns.clone();
         Arc::new(Ordered::new(scope.schema, columns, required, one_zero))
+    }
+}
+
+/// A column of numbers as moments take it: as it is, decimals as floats.
+fn numbers(scope: &Scope<'_>, column: usize) -> Input {
+    match LaneKind::of(scope.schema.field(column).data_type()) {
+        LaneKind::I128 | LaneKind::I256 => Input::Floats(column),
+        _ => Input::Column(column),
     }
 }
 

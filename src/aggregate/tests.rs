@@ -25,6 +25,7 @@ mod float;
 mod model;
 mod oracle;
 mod rig;
+mod sketch;
 mod wide;
 
 const KEYS: usize = 4;

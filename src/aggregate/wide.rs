@@ -171,13 +171,67 @@ impl Magnitude {
 
     /// `self * 2^exponent / count`, rounded once to the nearest float, ties to even.
     pub(crate) fn mean_to_f64(&self, exponent: i32, count: u64) -> f64 {
-        // 128 more bits below: the quotient of a number that is not zero has at least 64 bits then, and
-        // what the division leaves only says which side of a tie the mean is on.
-        let mut words = vec![0; 2];
+        self.divided_to_f64(exponent, &[count])
+    }
+
+    /// `self * 2^exponent` divided by all of `by`, rounded once to the nearest float, ties to even.
+    pub(crate) fn divided_to_f64(&self, exponent: i32, by: &[u64]) -> f64 {
+        // A word more below than there are divisors: the quotient of a number that is not zero has at least
+        // 64 bits then, and what a division leaves only says which side of a tie the quotient is on.
+        let more = by.len() + 1;
+        let mut words = vec![0; more];
         words.extend_from_slice(&self.words);
         let mut quotient = Self { negative: self.negative, words };
-        let remainder = quotient.divide(count);
-        quotient.round(exponent - 128, remainder != 0)
+        let mut beyond = false;
+        for by in by {
+            beyond |= quotient.divide(*by) != 0;
+        }
+        let bits = i32::try_from(64 * more).expect("few divisors");
+        quotient.round(exponent - bits, beyond)
+    }
+
+    /// The product.
+    pub(crate) fn product(&self, other: &Self) -> Self {
+        let mut words = vec![0_u64; self.words.len() + other.words.len()];
+        for (i, a) in self.words.iter().enumerate() {
+            let mut carry = 0;
+            for (j, b) in other.words.iter().enumerate() {
+                let sum =
+                    u128::from(*a) * u128::from(*b) + u128::from(words[i + j]) + u128::from(carry);
+                words[i + j] = low_word(sum);
+                carry = low_word(sum >> 64);
+            }
+            words[i + other.words.len()] = carry;
+        }
+        Self { negative: self.negative != other.negative, words }
+    }
+
+    /// Multiplies with `2^bits`.
+    pub(crate) fn shift_up(&mut self, bits: usize) {
+        let (more, shift) = (bits / 64, bits % 64);
+        let mut words = vec![0; more];
+        let mut below = 0;
+        for word in &self.words {
+            words.push(if shift == 0 { *word } else { word << shift | below >> (64 - shift) });
+            below = *word;
+        }
+        words.push(if shift == 0 { 0 } else { below >> (64 - shift) });
+        self.words = words;
+    }
+
+    /// The difference.
+    pub(crate) fn minus(mut self, mut other: Self) -> Self {
+        // With a word more than either, the signed difference fits.
+        let len = self.words.len().max(other.words.len()) + 1;
+        other.negative = !other.negative;
+        for number in [&mut self, &mut other] {
+            number.words.resize(len, 0);
+            if number.negative {
+                negate(&mut number.words);
+            }
+        }
+        add(&mut self.words, &other.words);
+        Self::of(&self.words)
     }
 
     /// `beyond`: the true number is a little further from zero than `self`.

@@ -166,9 +166,13 @@ pub(super) struct JobArgs {
 
     /// What to compute per key and window
     ///
-    /// count, count(x), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), first(x) and last(x) by event
-    /// time, `arg_min(x, by)`, `arg_max(x, by)`, `any_value(x)`, `bool_and(x)`, `bool_or(x)`, `bit_and(x)`,
-    /// `bit_or(x)`, `bit_xor(x)`, each with an optional `filter (where CONDITION)` and an optional `as NAME`.
+    /// count, count(x), count(distinct x, y), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), mode(x), median(x),
+    /// `approx_quantile(x, 0.99)`, `approx_distinct(x)`, `var_samp(x)`, `var_pop(x)`, `stddev_samp(x)`,
+    /// `stddev_pop(x)`, `covar_samp(y, x)`, `covar_pop(y, x)`, corr(y, x), first(x) and last(x) by event time,
+    /// `arg_min(x, by)`, `arg_max(x, by)`, `top_n(x, 3)`, `bottom_n(x, 3, payload)`, `any_value(x)`, `bool_and(x)`,
+    /// `bool_or(x)`, `bit_and(x)`, `bit_or(x)`, `bit_xor(x)`. Each with an optional `filter (where CONDITION)`, then an
+    /// optional `as NAME`. A condition compares columns with literals and columns (=, <>, <, <=, >, >=, between,
+    /// in, is null) and joins that by and, or, not; text and times stand in single quotes.
     /// Example: --agg 'count, sum(amount) filter (where paid) as total, max("odd name")'
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
     pub(super) agg: String,

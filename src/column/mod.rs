@@ -5,11 +5,15 @@
 //! batch otherwise. Strings and binary stay in their own buffers and are reached by [`BytesColumn`].
 //! Of types that no kernel knows (nested ones, intervals) only which rows are null is kept.
 //!
-//! What an accumulator or a filter needs of several columns is one column too: whole rows as
-//! ordered bytes, the rows that pass a filter.
+//! What an accumulator or a filter needs of several columns is one column too: a pair of numbers, whole
+//! rows as ordered bytes or as canonical keys, the rows that pass a filter.
+
+use std::sync::Arc;
 
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::i256;
+
+use crate::key::batch::KeyBatch;
 
 mod bytes;
 mod floats;
@@ -45,6 +49,10 @@ pub(crate) enum Lane {
     Bytes(BytesColumn),
     /// A type without kernels: only its nulls are known, so it can only be counted.
     Opaque,
+    /// Two columns of numbers, side by side.
+    Pair(Arc<[Column; 2]>),
+    /// Canonical keys, hashed.
+    Keys(Arc<KeyBatch>),
     /// Rows that pass a filter.
     Mask(BooleanBuffer),
 }

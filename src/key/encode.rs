@@ -100,6 +100,11 @@ impl KeyEncoder {
         Ok(Self { columns, fields, kind })
     }
 
+    /// The key columns, as indices into the schema.
+    pub(crate) fn columns(&self) -> &[usize] {
+        &self.columns
+    }
+
     /// Words per key: 1 or 2.
     pub(crate) fn width(&self) -> usize {
         match self.kind {

@@ -92,7 +92,9 @@ impl Case {
                           max(f), avg(f), sum(d), avg(d), min(d), min(short), max(long), sum_decimal(v), \
                           first(short), last(v), arg_min(f, long), arg_max(v, f), bit_xor(v), any_value(f), \
                           sum(f) filter (where v > 0) as some_f, count filter (where short is null) as nulls, \
-                          max(v) filter (where v > 0 and f < 1) as some_v";
+                          max(v) filter (where v > 0 and f < 1) as some_v, \
+                          stddev(f), corr(v, f), count(distinct v), count(distinct long, v), approx_distinct(f), \
+                          median(f), approx_quantile(v, 0.9), top_n(v, 3, short), bottom_n(f, 2), mode(v)";
         Job::builder(self.batches[0].schema())
             .key(self.keys.iter().copied())
             .event_time("ts")

@@ -1,14 +1,17 @@
 //! From one aggregate and the columns' types to what has to be kept for it, or what is wrong with it.
 
-use arrow::datatypes::{DataType, Field};
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema};
 
 use crate::aggregate::Part;
 use crate::aggregate::decimal;
 use crate::aggregate::input::Ordered;
 use crate::aggregate::plan::{Family, Scope};
-use crate::aggregate::spec::{Aggregate, Function, Shape};
+use crate::aggregate::spec::{Aggregate, Fraction, Function, Shape};
 use crate::column::{LaneKind, value_type};
 use crate::error::{ConfigError, nearest_name};
+use crate::key::encode::KeyEncoder;
 
 /// One aggregate, resolved.
 pub(super) struct Resolved {
@@ -64,12 +67,89 @@ impl Scope<'_> {
             columns.push(self.resolve(name, aggregate)?);
         }
         check_count(aggregate, columns.len())?;
+        aggregate.function.check()?;
         match aggregate.function {
             Function::First | Function::Last | Function::ArgMin | Function::ArgMax => {
                 self.extreme_row(aggregate, &columns)
             }
+            Function::CountDistinct | Function::ApproxDistinct => self.distinct(aggregate, columns),
+            Function::TopN(_) | Function::BottomN(_) | Function::Mode => {
+                self.kept_rows(aggregate, columns)
+            }
+            function if moment(function).is_some() => self.moments(aggregate, columns),
             _ => self.one_column(aggregate, columns[0]),
         }
+    }
+
+    fn distinct(
+        &self,
+        aggregate: &Aggregate,
+        columns: Vec<usize>,
+    ) -> Result<Resolved, ConfigError> {
+        for column in &columns {
+            if KeyEncoder::new(self.schema, vec![*column]).is_err() {
+                return Err(self.wrong(
+                    aggregate,
+                    *column,
+                    "different values are counted of booleans, numbers, decimals, dates, times, \
+                     timestamps, text and binary",
+                ));
+            }
+        }
+        let exact = aggregate.function == Function::CountDistinct;
+        Ok(Resolved {
+            family: if exact { Family::Distinct } else { Family::ApproxDistinct },
+            columns,
+            part: Part::Distinct,
+            data_type: DataType::Int64,
+            may_lack_value: false,
+        })
+    }
+
+    fn kept_rows(
+        &self,
+        aggregate: &Aggregate,
+        columns: Vec<usize>,
+    ) -> Result<Resolved, ConfigError> {
+        if LaneKind::of(self.field(columns[0]).data_type()) == LaneKind::Opaque {
+            return Err(self.wrong(aggregate, columns[0], "its values have no order"));
+        }
+        let unkept = columns.iter().find(|c| !Ordered::supports(self.field(**c).data_type()));
+        if let Some(column) = unkept {
+            return Err(self.wrong(aggregate, *column, "values of this type cannot be kept"));
+        }
+        let (family, part) = match aggregate.function {
+            Function::TopN(n) => (Family::Top(n, true), Part::List),
+            Function::BottomN(n) => (Family::Top(n, false), Part::List),
+            _ => (Family::Mode, Part::Mode),
+        };
+        let data_type = match part {
+            Part::List => DataType::List(list_item(self.schema, &columns)),
+            _ => value_type(self.field(columns[0]).data_type()).clone(),
+        };
+        Ok(Resolved { family, columns, part, data_type, may_lack_value: false })
+    }
+
+    fn moments(&self, aggregate: &Aggregate, columns: Vec<usize>) -> Result<Resolved, ConfigError> {
+        for column in &columns {
+            self.check_number(aggregate, *column)?;
+        }
+        let part = moment(aggregate.function).expect("asked by the caller");
+        Ok(Resolved {
+            family: if columns.len() == 1 { Family::Moments } else { Family::PairMoments },
+            columns,
+            part,
+            data_type: DataType::Float64,
+            may_lack_value: matches!(part, Part::Samp | Part::StddevSamp | Part::Corr),
+        })
+    }
+
+    fn check_number(&self, aggregate: &Aggregate, column: usize) -> Result<(), ConfigError> {
+        let data_type = value_type(self.field(column).data_type());
+        if data_type.is_integer() || data_type.is_floating() || data_type.is_decimal() {
+            return Ok(());
+        }
+        Err(self.wrong(aggregate, column, "it needs a column of integers, floats or decimals"))
     }
 
     fn field(&self, column: usize) -> &Field {
@@ -170,15 +250,43 @@ impl Scope<'_> {
             Function::BitAnd => return Ok((Family::Bits, Part::BitAnd, input.clone())),
             Function::BitOr => return Ok((Family::Bits, Part::BitOr, input.clone())),
             Function::BitXor => return Ok((Family::Bits, Part::BitXor, input.clone())),
-            function => {
-                return Err(ConfigError::Unsupported {
-                    what: format!("the aggregate `{function}`"),
-                    instead: "it is being built".into(),
-                });
+            Function::ApproxQuantile(_) | Function::Median => {
+                self.check_number(aggregate, column)?;
+                let part = match aggregate.function {
+                    Function::ApproxQuantile(q) => Part::Quantile(q),
+                    _ => Part::Quantile(Fraction::new(0.5)),
+                };
+                return Ok((Family::Quantiles, part, DataType::Float64));
             }
+            function => unreachable!("{function} is resolved elsewhere"),
         };
         Ok((Family::Values, part, result))
     }
+}
+
+/// Which result of moments a function is, if it is one.
+const fn moment(function: Function) -> Option<Part> {
+    Some(match function {
+        Function::VarSamp | Function::CovarSamp => Part::Samp,
+        Function::VarPop | Function::CovarPop => Part::Pop,
+        Function::StddevSamp => Part::StddevSamp,
+        Function::StddevPop => Part::StddevPop,
+        Function::Corr => Part::Corr,
+        _ => return None,
+    })
+}
+
+/// What a list of the best rows holds: values, or values with their payload.
+pub(super) fn list_item(schema: &Schema, columns: &[usize]) -> FieldRef {
+    let field = |column: &usize| {
+        let field = schema.field(*column);
+        Field::new(field.name(), value_type(field.data_type()).clone(), true)
+    };
+    if let [value] = columns {
+        return Arc::new(field(value).with_name("item"));
+    }
+    let fields: Fields = columns.iter().map(field).collect();
+    Arc::new(Field::new("item", DataType::Struct(fields), true))
 }
 
 /// A hand-made aggregate may name more or fewer columns than its function takes.

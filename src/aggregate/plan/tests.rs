@@ -4,7 +4,7 @@ use arrow::datatypes::{IntervalUnit, TimeUnit};
 
 use super::*;
 use crate::aggregate::decimal;
-use crate::aggregate::spec::Function;
+use crate::aggregate::spec::{Fraction, Function};
 use arrow::datatypes::DataType;
 
 fn schema() -> Schema {
@@ -21,6 +21,11 @@ fn schema() -> Schema {
         Field::new("i", DataType::Interval(IntervalUnit::DayTime), true),
         Field::new("b", DataType::Boolean, true),
         Field::new("u", DataType::UInt16, false),
+        Field::new(
+            "nested",
+            DataType::Struct(vec![Field::new("a", DataType::Int8, true)].into()),
+            true,
+        ),
     ])
 }
 
@@ -55,6 +60,14 @@ fn one_column_is_one_accumulator_of_few_words() {
         ("count, count(i)", 2, 2, 1),
         ("min(d), sum(f), avg(f), count, count(f)", 2, 2 + 1 + 5, 2),
         ("sum(money), min(money)", 1, 1 + 3 + 2, 1),
+        ("bool_and(b), bool_or(b), any_value(b), min(b)", 1, 3, 1),
+        ("approx_quantile(n, 0.1), median(n), approx_quantile(n, 0.99)", 1, 1, 1),
+        ("first(v), last(v), arg_min(v, t)", 1, 4, 1),
+        ("var_pop(v), stddev(v)", 1, 13, 1),
+        ("sum(v) filter (where n > 0), count filter (where n > 0)", 1, 4, 2),
+        ("sum(v), sum(v) filter (where n > 0) as s, max(v) filter (where n > 0)", 2, 2 + 4, 2),
+        ("count(distinct d), approx_distinct(d)", 2, 2, 1),
+        ("top_n(v, 2), top_n(v, 3), bottom_n(v, 2)", 3, 3, 1),
     ];
     for (text, accumulators, words, columns) in layouts {
         let plan = plan_of(text);
@@ -121,6 +134,25 @@ fn what_is_wrong_is_said_before_anything_runs() {
         ("sum(v), min(v) as sum_v", "two output columns are called \"sum_v\""),
         ("count, count", "two output columns are called \"count\""),
         ("count as key", "two output columns are called \"key\""),
+        ("approx_quantile(i, 0.5)", "it needs a column of integers, floats or decimals"),
+        ("stddev(d)", "it needs a column of integers, floats or decimals"),
+        ("corr(v, b)", "corr(v, b) cannot use column \"b\" of type Boolean"),
+        ("count(distinct i)", "different values are counted of booleans, numbers"),
+        ("approx_distinct(v, nested)", "column \"nested\" of type Struct"),
+        ("bool_and(v)", "it needs a column of booleans"),
+        ("bit_or(f)", "it needs a column of integers"),
+        ("top_n(nested, 2)", "its values have no order"),
+        ("arg_max(v, i)", "its values have no order to go by"),
+        ("mode(zzz)", "mode(zzz) column \"zzz\" is not in the input"),
+        ("top_n(v, 2, zzz)", "top_n(v, 2, zzz) column \"zzz\" is not in the input"),
+        (
+            "sum(v) filter (where zzz > 1)",
+            "filter (where zzz > 1) column \"zzz\" is not in the input",
+        ),
+        (
+            "sum(v) filter (where t > 5)",
+            "it is compared with 5; write a date or time in single quotes",
+        ),
     ];
     for (text, expected) in cases {
         assert!(error(text).contains(expected), "{text}: {}", error(text));
@@ -131,4 +163,16 @@ fn what_is_wrong_is_said_before_anything_runs() {
     let bare = Aggregate { function: Function::Sum, ..Aggregate::count() };
     let bare = Plan::new(&[bare], &scope, Isa::best()).unwrap_err();
     assert_eq!(bare.to_string(), "sum needs a column, as in sum(x)");
+    let first = Plan::new(&[Aggregate::of(Function::First, "v")], &scope, Isa::best()).unwrap_err();
+    assert!(first.to_string().contains("first(v): first goes by event time, but the job has no"));
+    for (function, expected) in [
+        (Function::ApproxQuantile(Fraction::new(-0.1)), "is -0.1, but must be between 0 and 1"),
+        (Function::ApproxQuantile(Fraction::new(f64::NAN)), "is NaN, but must be between 0 and 1"),
+        (Function::TopN(0), "is 0, but must be 1 to 10000"),
+        (Function::BottomN(10_001), "is 10001, but must be 1 to 10000"),
+        (Function::Corr, "corr is written corr(y, x), not corr(v)"),
+    ] {
+        let error = Plan::new(&[Aggregate::of(function, "v")], &scope, Isa::best()).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::error::ConfigError;
+
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -79,6 +81,9 @@ pub enum Function {
     /// The most frequent value; of several, the smallest.
     Mode,
 }
+
+/// Most values that `top_n` and `bottom_n` keep, so that a key's state stays small.
+const TOP_N_MAX: u32 = 10_000;
 
 /// A number that may stand in a [`Function`], such as the q of a quantile.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -218,6 +223,27 @@ impl Function {
             Shape::Count => "(x, 3)",
         };
         format!("{}{arguments}", self.name())
+    }
+
+    /// Whether the number in its parentheses can be.
+    pub(crate) fn check(self) -> Result<(), ConfigError> {
+        match self {
+            Self::ApproxQuantile(q) if !(0.0..=1.0).contains(&q.get()) => {
+                Err(ConfigError::OutOfRange {
+                    what: "the quantile of approx_quantile",
+                    found: q.get().to_string(),
+                    expected: "between 0 and 1, as in approx_quantile(x, 0.99)".into(),
+                })
+            }
+            Self::TopN(n) | Self::BottomN(n) if !(1..=TOP_N_MAX).contains(&n) => {
+                Err(ConfigError::OutOfRange {
+                    what: "the number of values of top_n or bottom_n",
+                    found: n.to_string(),
+                    expected: format!("1 to {TOP_N_MAX}"),
+                })
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The number in its parentheses, as text.

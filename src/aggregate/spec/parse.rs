@@ -191,6 +191,7 @@ impl Cursor<'_> {
             }
         }
         self.close(function)?;
+        aggregate.function.check()?;
         Ok(aggregate)
     }
 

@@ -1,6 +1,7 @@
 //! Slow and obvious: values of any type in one order, and what each aggregate is of a list of rows.
 
-use std::cmp::Ordering;
+use std::cmp::{Ordering, Reverse};
+use std::collections::{BTreeMap, BTreeSet};
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
@@ -131,6 +132,88 @@ pub(super) fn expected(aggregate: &Aggregate, rows: &[(Vec<Value>, Value)]) -> V
         Function::BitAnd => bits(|a, b| a & b),
         Function::BitOr => bits(|a, b| a | b),
         Function::BitXor => bits(|a, b| a ^ b),
-        function => unreachable!("{function} is checked elsewhere"),
+        Function::CountDistinct | Function::ApproxDistinct => {
+            let all = rows.iter().map(|row| row.0.clone());
+            let all = all.filter(|values| !values.contains(&Value::Null));
+            let all = all.map(|values| values.into_iter().map(one_zero).collect::<Vec<_>>());
+            Value::Number(all.collect::<BTreeSet<_>>().len() as i128)
+        }
+        Function::Mode => {
+            let mut counts = BTreeMap::new();
+            first().for_each(|value| *counts.entry(one_zero(value)).or_insert(0) += 1);
+            let best = counts.into_iter().max_by_key(|(value, n)| (*n, Reverse(value.clone())));
+            best.map_or(null, |best| best.0)
+        }
+        Function::TopN(n) | Function::BottomN(n) => {
+            let mut all: Vec<Value> = rows
+                .iter()
+                .filter(|row| row.0[0] != Value::Null)
+                .map(|row| match row.0.as_slice() {
+                    [value] => value.clone(),
+                    values => Value::List(values.to_vec()),
+                })
+                .collect();
+            all.sort();
+            if matches!(aggregate.function, Function::TopN(_)) {
+                all.reverse();
+            }
+            let any = !all.is_empty();
+            all.truncate(n as usize);
+            if any { Value::List(all) } else { null }
+        }
+        Function::Median => quantile(first().map(one_zero).collect(), 0.5),
+        Function::ApproxQuantile(q) => quantile(first().map(one_zero).collect(), q.get()),
+        function => moment(function, rows),
     }
+}
+
+/// The exact one, as a float.
+fn quantile(mut values: Vec<Value>, q: f64) -> Value {
+    values.sort();
+    let rank = ((q * values.len() as f64).ceil() as usize).max(1);
+    match values.get(rank - 1) {
+        None => Value::Null,
+        Some(Value::Number(number)) => Value::Float(*number as f64),
+        Some(value) => value.clone(),
+    }
+}
+
+fn one_zero(value: Value) -> Value {
+    if let Value::Float(float) = value { Value::Float(float + 0.0) } else { value }
+}
+
+/// Moments of small halves, whose sums and products are exact floats. Larger ones have tests of their own.
+fn moment(function: Function, rows: &[(Vec<Value>, Value)]) -> Value {
+    let rows = rows.iter().filter(|row| !row.0.contains(&Value::Null));
+    let float = |value: &Value| match value {
+        Value::Number(number) => *number as f64,
+        Value::Float(float) => *float,
+        other => panic!("{other:?}"),
+    };
+    let pairs: Vec<(f64, f64)> =
+        rows.map(|row| (float(&row.0[0]), float(row.0.last().unwrap()))).collect();
+    let n = pairs.len() as f64;
+    if pairs.iter().any(|(x, y)| !x.is_finite() || !y.is_finite()) {
+        let samp = !matches!(function, Function::VarPop | Function::StddevPop | Function::CovarPop);
+        return if samp && n < 2.0 { Value::Null } else { Value::Float(f64::NAN) };
+    }
+    let sum = |of: &dyn Fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>();
+    let (x, y) = (sum(&|p| p.0), sum(&|p| p.1));
+    let spread = n * sum(&|p| p.0 * p.1) - x * y;
+    let result = match function {
+        Function::VarPop | Function::CovarPop if n > 0.0 => spread / (n * n),
+        Function::StddevPop if n > 0.0 => (spread / (n * n)).sqrt(),
+        Function::VarSamp | Function::CovarSamp if n > 1.0 => spread / (n * (n - 1.0)),
+        Function::StddevSamp if n > 1.0 => (spread / (n * (n - 1.0))).sqrt(),
+        Function::Corr if n > 1.0 => {
+            let xx = n * sum(&|p| p.0 * p.0) - x * x;
+            let yy = n * sum(&|p| p.1 * p.1) - y * y;
+            if xx == 0.0 || yy == 0.0 {
+                return Value::Null;
+            }
+            (spread / (xx * yy).sqrt()).clamp(-1.0, 1.0)
+        }
+        _ => return Value::Null,
+    };
+    Value::Float(result + 0.0)
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, BooleanArray, Decimal128Array, DictionaryArray, Float64Array, Int64Array,
-    StringArray, TimestampMillisecondArray, UInt16Array,
+    ArrayRef, AsArray, BooleanArray, Decimal128Array, DictionaryArray, Float32Array, Float64Array,
+    Int64Array, StringArray, TimestampMillisecondArray, UInt16Array,
 };
 use arrow::datatypes::{Int8Type, Int64Type};
 use arrow::record_batch::RecordBatch;
@@ -61,7 +61,8 @@ pub(super) fn rows() -> impl Strategy<Value = Vec<Row>> {
     proptest::collection::vec(row(), 0..50)
 }
 
-/// The rows as a batch: k, t, i, f, b, s, w (s as a dictionary), d (i as a decimal), u.
+/// The rows as a batch: k, t, i, f, b, s, w (s as a dictionary), d (i as a decimal), u, h (f where it is
+/// finite), g (f as 32 bits).
 pub(super) fn batch(rows: &[Row]) -> RecordBatch {
     let s = || rows.iter().map(|row| row.s);
     let decimals: Decimal128Array =
@@ -75,6 +76,16 @@ pub(super) fn batch(rows: &[Row]) -> RecordBatch {
         ("s", Arc::new(s().collect::<StringArray>()), true),
         ("w", Arc::new(s().collect::<DictionaryArray<Int8Type>>()), true),
         ("d", Arc::new(decimals.with_precision_and_scale(10, 1).unwrap()), true),
+        (
+            "h",
+            Arc::new(rows.iter().map(|r| r.f.filter(|f| f.is_finite())).collect::<Float64Array>()),
+            true,
+        ),
+        (
+            "g",
+            Arc::new(rows.iter().map(|row| row.f.map(|f| f as f32)).collect::<Float32Array>()),
+            true,
+        ),
         ("u", Arc::new(rows.iter().map(|row| Some(row.u)).collect::<UInt16Array>()), false),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()
@@ -148,7 +159,7 @@ pub(super) fn check(rows: &[Row], list: &[(String, Says)], seed: u64) {
     }
 }
 
-const PLAIN: [&str; 24] = [
+const PLAIN: [&str; 40] = [
     "count",
     "count(i)",
     "min(s)",
@@ -173,6 +184,37 @@ const PLAIN: [&str; 24] = [
     "arg_min(i, u)",
     "arg_max(u, i)",
     "arg_min(b, s)",
+    "count(distinct i)",
+    "count(distinct f)",
+    "count(distinct w)",
+    "count(distinct d, b)",
+    "count(distinct s, f)",
+    "approx_distinct(s)",
+    "approx_distinct(i, u)",
+    "mode(i)",
+    "mode(f)",
+    "mode(w)",
+    "top_n(i, 3)",
+    "top_n(f, 2, s)",
+    "bottom_n(s, 2, f)",
+    "bottom_n(u, 100)",
+    "median(f)",
+    "approx_quantile(i, 0.9)",
+];
+
+/// Of numbers that are small, so that the model computes exactly.
+const MOMENTS: [&str; 11] = [
+    "var_samp(h)",
+    "var_pop(h)",
+    "stddev(h)",
+    "stddev_pop(h)",
+    "var_samp(u)",
+    "var_pop(f)",
+    "covar_samp(h, u)",
+    "covar_pop(u, h)",
+    "corr(h, u)",
+    "corr(u, u)",
+    "covar_pop(h, g)",
 ];
 
 proptest! {
@@ -184,6 +226,18 @@ proptest! {
     ) {
         let list: Vec<(String, Says)> =
             which.iter().map(|at| (PLAIN[*at].to_owned(), (|_| true) as Says)).collect();
+        check(&rows, &list, seed);
+    }
+
+    #[test]
+    fn moments_are_what_the_model_says(
+        rows in rows(), which in proptest::collection::vec(0..MOMENTS.len(), 1..5), seed: u64,
+    ) {
+        let small = |f: f64| if f.abs() == 1e300 || f == 0.1 { 2.0 } else { f };
+        let rows: Vec<Row> =
+            rows.into_iter().map(|row| Row { f: row.f.map(small), ..row }).collect();
+        let list: Vec<(String, Says)> =
+            which.iter().map(|at| (MOMENTS[*at].to_owned(), (|_| true) as Says)).collect();
         check(&rows, &list, seed);
     }
 

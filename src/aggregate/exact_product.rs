@@ -1,0 +1,215 @@
+//! Exact sums of numbers and of products of two numbers, for variance, covariance and correlation.
+//!
+//! As in [`exact_float`](super::exact_float) a sum is exact, so it is the same in every order and split, and is
+//! rounded only at emission. A product of two floats, or of two 64-bit integers, is an integer of at
+//! most 128 bits times a power of two. The words of a row hold a fixed-point window of 320 bits whose last bit
+//! is worth 2^-160: products of floats from 2^-27 up, and 2^31 products of the largest integers, lie
+//! inside. Others, and what a full window held, go to a *spill* in the pane's side store: 4,288
+//! bits, wide enough for 2^63 products of any floats.
+//!
+//! Words: five of the window, least significant first; then `flag << 32 | spill index + 1`. The flag says
+//! that a value was not finite.
+
+use crate::aggregate::Side;
+use crate::aggregate::wide::{self, Magnitude};
+
+/// Words in a row.
+pub(super) const WORDS: usize = WINDOW + 1;
+
+const WINDOW: usize = 5;
+
+/// A fixed-point number, two's complement; its last bit is worth 2^-2148.
+pub(crate) type Spill = [u64; 67];
+
+/// Exponent of the window's last bit.
+const WINDOW_EXPONENT: i32 = -160;
+/// Exponent of a spill's last bit: that of the square of the smallest subnormal.
+const SPILL_EXPONENT: i32 = -2148;
+/// Most bits that an addition may reach: one less than the window has beside its sign.
+const WINDOW_BITS: i32 = 64 * 5 - 2;
+
+const NOT_FINITE: u64 = 1 << 32;
+
+/// A finite number: `units * 2^exponent`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Term {
+    pub(super) negative: bool,
+    pub(super) units: u64,
+    pub(super) exponent: i32,
+}
+
+impl Term {
+    /// An integer.
+    #[inline(always)]
+    pub(super) const fn integer(negative: bool, units: u64) -> Self {
+        Self { negative, units, exponent: 0 }
+    }
+
+    /// A float; none if it is not finite.
+    #[inline(always)]
+    pub(super) fn float(value: f64) -> Option<Self> {
+        let bits = value.to_bits();
+        let exponent = i32::try_from(bits >> 52 & 0x7ff).expect("eleven bits");
+        let units = bits & ((1 << 52) - 1) | u64::from(exponent != 0) << 52;
+        // The last bit of a float of exponent 1 is that of a subnormal (0).
+        let term = Self { negative: bits >> 63 == 1, units, exponent: exponent.max(1) - 1075 };
+        (exponent != 0x7ff).then_some(term)
+    }
+}
+
+/// Notes that a value is not finite.
+pub(super) fn add_not_finite(state: &mut [u64]) {
+    state[WINDOW] |= NOT_FINITE;
+}
+
+/// Adds `a` to the sum in `state`.
+#[inline(always)]
+pub(super) fn add(state: &mut [u64], side: &mut Side, a: Term) {
+    add_units(state, side, a.negative, a.units.into(), a.exponent);
+}
+
+/// Adds the product of `a` and `b` to the sum in `state`.
+#[inline(always)]
+pub(super) fn add_product(state: &mut [u64], side: &mut Side, a: Term, b: Term) {
+    let units = u128::from(a.units) * u128::from(b.units);
+    add_units(state, side, a.negative != b.negative, units, a.exponent + b.exponent);
+}
+
+#[inline(always)]
+fn add_units(state: &mut [u64], side: &mut Side, negative: bool, units: u128, exponent: i32) {
+    let state: &mut [u64; WORDS] = state.try_into().expect("the words of an exact sum");
+    let at = exponent - WINDOW_EXPONENT;
+    if !(0..=WINDOW_BITS - 128).contains(&at) {
+        return add_far(state, side, negative, units, exponent);
+    }
+    add_to_window(state, negative, units, at.unsigned_abs());
+    if is_full(state) {
+        empty_window(state, side);
+    }
+}
+
+/// Adds `units << at`, which reaches no further than [`WINDOW_BITS`].
+#[inline(always)]
+#[expect(clippy::cast_possible_truncation, reason = "words are taken out of wider numbers")]
+fn add_to_window(state: &mut [u64; WORDS], negative: bool, units: u128, at: u32) {
+    let (word, bit) = (at as usize / 64, at % 64);
+    let low = units << bit;
+    // Two steps, since a shift by 128 is none.
+    let high = (units >> (127 - bit) >> 1) as u64;
+    let parts = [low as u64, (low >> 64) as u64, high];
+    let mut carry = negative;
+    let sign = if negative { u64::MAX } else { 0 };
+    for (i, into) in state[..WINDOW].iter_mut().enumerate() {
+        let part = if i.wrapping_sub(word) < 3 { parts[i - word] } else { 0 };
+        (*into, carry) = into.carrying_add(part ^ sign, carry);
+    }
+}
+
+/// Whether the next addition may not fit any more: the two highest bits differ.
+#[inline(always)]
+fn is_full(state: &[u64; WORDS]) -> bool {
+    (state[WINDOW - 1] ^ state[WINDOW - 1] << 1) >> 63 != 0
+}
+
+/// Adds what begins below the window, or may reach beyond it.
+#[cold]
+#[inline(never)]
+fn add_far(state: &mut [u64; WORDS], side: &mut Side, negative: bool, units: u128, exponent: i32) {
+    if units == 0 {
+        return;
+    }
+    // Without zeros at the end it may lie inside after all.
+    let zeros = units.trailing_zeros();
+    let (units, exponent) = (units >> zeros, exponent + zeros.cast_signed());
+    let at = exponent - WINDOW_EXPONENT;
+    let bits = (128 - units.leading_zeros()).cast_signed();
+    if at >= 0 && at + bits <= WINDOW_BITS {
+        // Moved up as far as the shift allows, the rest stays in the units.
+        let lift = (at - (WINDOW_BITS - 128)).max(0).unsigned_abs();
+        add_to_window(state, negative, units << lift, at.unsigned_abs() - lift);
+        if is_full(state) {
+            empty_window(state, side);
+        }
+        return;
+    }
+    let [low, high] = wide::split(units.cast_signed());
+    let words = if negative { negated([low, high, 0]) } else { [low, high, 0] };
+    add_to_spill(spill_of(state, side), words, (exponent - SPILL_EXPONENT).unsigned_abs() as usize);
+}
+
+fn negated<const N: usize>(words: [u64; N]) -> [u64; N] {
+    let mut carry = true;
+    words.map(|word| {
+        let sum;
+        (sum, carry) = (!word).overflowing_add(u64::from(carry));
+        sum
+    })
+}
+
+/// The spill of this row, made if there is none.
+fn spill_of<'a>(state: &mut [u64; WORDS], side: &'a mut Side) -> &'a mut Spill {
+    let Side::Products(spills) = side else { unreachable!("`new_side` of moments makes spills") };
+    let index = spill_index(state).unwrap_or_else(|| {
+        spills.push([0; 67]);
+        state[WINDOW] |= u64::from(u32::try_from(spills.len()).expect("fewer than 2^32 spills"));
+        spills.len() - 1
+    });
+    &mut spills[index]
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "the low 32 bits are meant")]
+fn spill_index(state: &[u64]) -> Option<usize> {
+    (state[WINDOW] as u32).checked_sub(1).map(|index| index as usize)
+}
+
+/// Moves the window's sum to the spill.
+fn empty_window(state: &mut [u64; WORDS], side: &mut Side) {
+    let window: [u64; WINDOW] = state[..WINDOW].try_into().expect("the window's words");
+    let at = (WINDOW_EXPONENT - SPILL_EXPONENT).unsigned_abs() as usize;
+    add_to_spill(spill_of(state, side), window, at);
+    state[..WINDOW].fill(0);
+}
+
+/// Adds the signed `words`, shifted up by `at` bits.
+fn add_to_spill<const N: usize>(spill: &mut Spill, words: [u64; N], at: usize) {
+    let sign = wide::sign_word(&words);
+    let word = |i: usize| words.get(i).copied().unwrap_or(sign);
+    let shift = at % 64;
+    let mut carry = false;
+    for (i, into) in spill[at / 64..].iter_mut().enumerate() {
+        let below = if i == 0 { 0 } else { word(i - 1) };
+        let more = if shift == 0 { word(i) } else { word(i) << shift | below >> (64 - shift) };
+        (*into, carry) = into.carrying_add(more, carry);
+    }
+}
+
+/// Adds the sum in `from` to the sum in `into`.
+pub(super) fn merge(into: &mut [u64], into_side: &mut Side, from: &[u64], from_side: &Side) {
+    let into: &mut [u64; WORDS] = into.try_into().expect("the words of an exact sum");
+    // Neither is full, so their sum fits.
+    wide::add(&mut into[..WINDOW], &from[..WINDOW]);
+    into[WINDOW] |= from[WINDOW] & NOT_FINITE;
+    if is_full(into) {
+        empty_window(into, into_side);
+    }
+    if let Some(index) = spill_index(from) {
+        let Side::Products(spills) = from_side else { unreachable!("moments have spills") };
+        wide::add(spill_of(into, into_side), &spills[index]);
+    }
+}
+
+/// The exact sum: a number and the power of two it is to be multiplied with; none if a value was not finite.
+pub(super) fn total(state: &[u64], side: &Side) -> Option<(Magnitude, i32)> {
+    if state[WINDOW] & NOT_FINITE != 0 {
+        return None;
+    }
+    let Some(index) = spill_index(state) else {
+        return Some((Magnitude::of(&state[..WINDOW]), WINDOW_EXPONENT));
+    };
+    let Side::Products(spills) = side else { unreachable!("moments have spills") };
+    let mut total = spills[index];
+    let window: [u64; WINDOW] = state[..WINDOW].try_into().expect("the window's words");
+    let at = (WINDOW_EXPONENT - SPILL_EXPONENT).unsigned_abs() as usize;
+    add_to_spill(&mut total, window, at);
+    Some((Magnitude::of(&total), SPILL_EXPONENT))
+}

@@ -1,0 +1,212 @@
+//! Sets of values, by their canonical keys.
+//!
+//! Numbers are words in an open-addressing table with a load of at most 3/4, 11 to 21 bytes a value;
+//! large tables lie on huge pages. Text and rows of several columns are the two words of a byte key, long ones
+//! with their bytes in an arena.
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+
+use crate::key::batch::{KeyBatch, is_long, key_len};
+use crate::key::hash::{hash_long, hash_short, hash_word};
+use crate::sys::{WordChunk, prefetch};
+
+/// A set that a [`Distinct`](super::distinct::Distinct) keeps.
+pub(super) trait ValueSet: Default + std::fmt::Debug + Send + Sync + 'static {
+    /// Words of a key.
+    const WIDTH: usize;
+
+    /// Adds the key of `row`.
+    fn insert(&mut self, keys: &KeyBatch, row: usize);
+    /// Loads what [`ValueSet::insert`] of the key of `row` will look at.
+    fn prefetch(&self, keys: &KeyBatch, row: usize);
+    /// Adds all of `other`.
+    fn extend(&mut self, other: &Self);
+    fn len(&self) -> usize;
+    fn heap_bytes(&self) -> usize;
+}
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 8;
+
+/// A set of 64-bit words.
+#[derive(Debug, Default)]
+pub(super) struct WordSet {
+    /// Zero is an empty slot; the slots are a power of two.
+    slots: Option<WordChunk>,
+    /// `hash >> shift` is the slot where a search starts.
+    shift: u32,
+    /// Words in the slots.
+    filled: usize,
+    has_zero: bool,
+}
+
+impl WordSet {
+    /// Adds `word`, whose hash is `hash_word(word)`.
+    #[inline(always)]
+    pub(super) fn insert_word(&mut self, word: u64, hash: u64) {
+        if word == 0 {
+            self.has_zero = true;
+            return;
+        }
+        let slots = self.slots.as_ref().map_or(0, WordChunk::len);
+        if (self.filled + 1) * 4 > slots * 3 {
+            self.grow();
+        }
+        self.filled += usize::from(self.place(word, hash));
+    }
+
+    /// Puts `word` into its slot; whether it was not there. There is an empty slot.
+    #[inline(always)]
+    fn place(&mut self, word: u64, hash: u64) -> bool {
+        let slots = self.slots.as_mut().expect("grown before").words_mut();
+        let mask = slots.len() - 1;
+        let mut slot = slot(hash, self.shift);
+        loop {
+            let found = &mut slots[slot & mask];
+            if *found == 0 {
+                *found = word;
+                return true;
+            }
+            if *found == word {
+                return false;
+            }
+            slot += 1;
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn grow(&mut self) {
+        let old = self.slots.take();
+        let slots = old.as_ref().map_or(SLOTS_MIN, |old| old.len() * 2);
+        self.slots = Some(WordChunk::new(slots));
+        self.shift = u64::BITS - slots.trailing_zeros();
+        for word in old.iter().flat_map(WordChunk::words) {
+            if *word != 0 {
+                self.place(*word, hash_word(*word));
+            }
+        }
+    }
+
+    /// The words, in any order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
+        let slots = self.slots.iter().flat_map(WordChunk::words);
+        slots.copied().filter(|word| *word != 0).chain(self.has_zero.then_some(0))
+    }
+}
+
+#[inline(always)]
+fn slot(hash: u64, shift: u32) -> usize {
+    usize::try_from(hash >> shift).expect("slots fit into memory")
+}
+
+impl ValueSet for WordSet {
+    const WIDTH: usize = 1;
+
+    #[inline(always)]
+    fn insert(&mut self, keys: &KeyBatch, row: usize) {
+        self.insert_word(keys.words.as_slice()[row], keys.hashes[row]);
+    }
+
+    #[inline(always)]
+    fn prefetch(&self, keys: &KeyBatch, row: usize) {
+        if let Some(slots) = &self.slots {
+            prefetch(&raw const slots.words()[slot(keys.hashes[row], self.shift)]);
+        }
+    }
+
+    fn extend(&mut self, other: &Self) {
+        for word in other.iter() {
+            self.insert_word(word, hash_word(word));
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.filled + usize::from(self.has_zero)
+    }
+
+    fn heap_bytes(&self) -> usize {
+        self.slots.as_ref().map_or(0, |slots| slots.len() * size_of::<u64>())
+    }
+}
+
+/// A set of byte keys.
+#[derive(Debug, Default)]
+pub(super) struct ByteSet {
+    /// The words of each key; the second one of a long key is its place in the arena.
+    keys: HashTable<[u64; 2]>,
+    /// Bytes of long keys.
+    long: Vec<u8>,
+}
+
+impl ByteSet {
+    fn insert_short(&mut self, words: [u64; 2], hash: u64) {
+        let entry = self.keys.entry(hash, |known| *known == words, hash_of(&self.long));
+        if let Entry::Vacant(vacant) = entry {
+            vacant.insert(words);
+        }
+    }
+
+    fn insert_long(&mut self, w0: u64, bytes: &[u8], hash: u64) {
+        let long = &self.long;
+        let same = |known: &[u64; 2]| known[0] == w0 && bytes_at(long, *known) == bytes;
+        if let Entry::Vacant(vacant) = self.keys.entry(hash, same, hash_of(long)) {
+            vacant.insert([w0, self.long.len() as u64]);
+            self.long.extend_from_slice(bytes);
+        }
+    }
+}
+
+fn bytes_at(long: &[u8], [w0, w1]: [u64; 2]) -> &[u8] {
+    let start = usize::try_from(w1).expect("a place in memory");
+    &long[start..start + key_len(w0)]
+}
+
+/// The hash of a key that is in the set.
+fn hash_of(long: &[u8]) -> impl Fn(&[u64; 2]) -> u64 {
+    move |words| {
+        if is_long(words[0]) {
+            hash_long(bytes_at(long, *words))
+        } else {
+            hash_short(words[0], words[1])
+        }
+    }
+}
+
+impl ValueSet for ByteSet {
+    const WIDTH: usize = 2;
+
+    #[inline(always)]
+    fn insert(&mut self, keys: &KeyBatch, row: usize) {
+        let words = keys.words.as_slice();
+        let (w0, w1) = (words[2 * row], words[2 * row + 1]);
+        if is_long(w0) {
+            self.insert_long(w0, keys.long.bytes(w0, w1), keys.hashes[row]);
+        } else {
+            self.insert_short([w0, w1], keys.hashes[row]);
+        }
+    }
+
+    fn prefetch(&self, _: &KeyBatch, _: usize) {}
+
+    fn extend(&mut self, other: &Self) {
+        for words in &other.keys {
+            let hash = hash_of(&other.long)(words);
+            if is_long(words[0]) {
+                self.insert_long(words[0], bytes_at(&other.long, *words), hash);
+            } else {
+                self.insert_short(*words, hash);
+            }
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.keys.len()
+    }
+
+    fn heap_bytes(&self) -> usize {
+        // A byte of control for every place, and places for one value in seven more.
+        self.keys.capacity() * (size_of::<[u64; 2]>() + 1) * 8 / 7 + self.long.capacity()
+    }
+}
