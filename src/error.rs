@@ -93,6 +93,14 @@ pub enum RunError {
     /// A result does not fit its type.
     #[error("{0}")]
     Overflow(Box<Overflow>),
+    /// A custom aggregate did not do what it said.
+    #[error("{aggregate}: {what}; correct its implementation of CustomAggregate")]
+    CustomAggregate {
+        /// The aggregate's text.
+        aggregate: String,
+        /// What it did.
+        what: String,
+    },
     /// A batch pushed by the caller does not have the job's schema.
     #[error("a batch does not fit the job: {0}")]
     Batch(String),

@@ -30,6 +30,8 @@ pub(crate) enum Input {
     Ordered(Arc<Ordered>),
     /// Rows as canonical keys.
     Keys(KeyEncoder),
+    /// Whole columns, for aggregates that are not ours.
+    Arrays(Vec<usize>),
     /// The rows that pass a filter.
     Mask(Mask),
 }
@@ -44,6 +46,7 @@ impl Input {
                 (&a.columns, a.required, a.one_zero) == (&b.columns, b.required, b.one_zero)
             }
             (Self::Keys(a), Self::Keys(b)) => a.columns() == b.columns(),
+            (Self::Arrays(a), Self::Arrays(b)) => a == b,
             _ => false,
         }
     }
@@ -78,6 +81,10 @@ impl Input {
                 keys.hash_all(Isa::best());
                 let nulls = nulls_of(encoder.columns().iter().map(|column| batch.column(*column)));
                 Column { values: Lane::Keys(Arc::new(keys)), nulls }
+            }
+            Self::Arrays(columns) => {
+                let arrays = columns.iter().map(|column| Arc::clone(batch.column(*column)));
+                Column { values: Lane::Arrays(arrays.collect()), nulls: None }
             }
             Self::Mask(mask) => {
                 let met = mask.evaluate(batch).map_err(|error| failed(&error))?;

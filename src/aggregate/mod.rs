@@ -39,8 +39,11 @@ mod approx_distinct;
 mod quantile;
 mod top;
 mod mode;
+pub mod custom;
 pub(crate) mod plan;
+pub mod testkit;
 
+pub use custom::{Custom, CustomAggregate, GroupedRows};
 pub use filter::Filter;
 pub use spec::{Aggregate, Fraction, Function};
 
@@ -173,6 +176,8 @@ pub(crate) enum Part {
     List,
     /// The most frequent value.
     Mode,
+    /// Of an aggregate that is not ours.
+    Custom,
 }
 
 impl Part {

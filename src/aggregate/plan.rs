@@ -10,6 +10,7 @@ use hashbrown::HashSet;
 use crate::aggregate::approx_distinct::ApproxDistinct;
 use crate::aggregate::bits::Bits;
 use crate::aggregate::bytes::{Bytes, Form};
+use crate::aggregate::custom::Custom;
 use crate::aggregate::decimal::Decimal;
 use crate::aggregate::distinct::Distinct;
 use crate::aggregate::filter::{Filter, mask};
@@ -111,6 +112,8 @@ pub(crate) enum Family {
     Top(u32, bool),
     /// How often each value occurs.
     Mode,
+    /// An aggregate that is not ours.
+    Custom(Custom),
 }
 
 impl Plan {
@@ -367,7 +370,7 @@ impl Bundle {
         let columns = self.columns.as_slice();
         let Some(first) = columns.first() else { return (Box::new(Counter::Rows), None) };
         let data_type = value_type(scope.schema.field(*first).data_type()).clone();
-        match self.family {
+        match &self.family {
             Family::Values => (self.values(data_type), Some(Input::Column(*first))),
             Family::Bits => (Box::new(Bits { input: data_type }), Some(Input::Column(*first))),
             Family::ExtremeRow => {
@@ -393,10 +396,11 @@ impl Bundle {
             Family::Top(n, largest) => {
                 let rows = self.ordered(scope, 1, false);
                 let item = resolve::list_item(scope.schema, columns);
-                let n = usize::try_from(n).expect("validated to be small");
-                let top = Top { n, largest, rows: Arc::clone(&rows), item };
+                let n = usize::try_from(*n).expect("validated to be small");
+                let top = Top { n, largest: *largest, rows: Arc::clone(&rows), item };
                 (Box::new(PerKey(top)), Some(Input::Ordered(rows)))
             }
+            Family::Custom(custom) => (custom.accumulator(), Some(Input::Arrays(columns.to_vec()))),
             Family::Mode => {
                 let rows = self.ordered(scope, 1, true);
                 (Box::new(PerKey(Mode { rows: Arc::clone(&rows) })), Some(Input::Ordered(rows)))

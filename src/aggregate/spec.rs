@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use crate::aggregate::custom::{Custom, CustomAggregate};
 use crate::aggregate::filter::Filter;
 use crate::aggregate::filter::parse::quoted;
 use crate::error::ConfigError;
@@ -34,6 +35,8 @@ pub struct Aggregate {
     pub filter: Option<Filter>,
     /// The name of the result; [`Aggregate::output_name`] if none is given.
     pub alias: Option<String>,
+    /// What is computed, if the function is [`Function::Custom`].
+    pub custom: Option<Custom>,
 }
 
 impl Aggregate {
@@ -45,6 +48,7 @@ impl Aggregate {
             more: Vec::new(),
             filter: None,
             alias: None,
+            custom: None,
         }
     }
 
@@ -95,6 +99,15 @@ impl Aggregate {
         Self { function, column: columns.next(), more: columns.collect(), ..Self::count() }
     }
 
+    /// An aggregate of your own over `columns`.
+    pub fn custom<S: Into<String>>(
+        aggregate: impl CustomAggregate,
+        columns: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let custom = Some(Custom::new(aggregate));
+        Self { custom, ..Self::over(Function::Custom, columns) }
+    }
+
     /// The same with its result called `name`.
     #[must_use]
     pub fn alias(mut self, name: impl Into<String>) -> Self {
@@ -128,7 +141,7 @@ impl Aggregate {
         }
         let mut name = match self.function {
             Function::CountDistinct => "count_distinct".to_owned(),
-            function => function.to_string(),
+            _ => self.function_name().to_owned(),
         };
         for column in self.column.iter().chain(&self.more) {
             name.push('_');
@@ -139,6 +152,11 @@ impl Aggregate {
             name.push_str(&parameter);
         }
         name
+    }
+
+    /// The name of the function, or of the aggregate that is not ours.
+    fn function_name(&self) -> &str {
+        self.custom.as_ref().map_or_else(|| self.function.name(), Custom::name)
     }
 
     /// Reads a comma list such as `count, sum(amount) filter (where status = 'ok') as total`.
@@ -157,7 +175,7 @@ impl Aggregate {
 
 impl fmt::Display for Aggregate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.function)?;
+        f.write_str(self.function_name())?;
         let mut columns = self.column.iter().chain(&self.more).map(|name| quoted(name));
         if self.column.is_some() {
             let mut arguments = Vec::new();

@@ -20,6 +20,7 @@ use crate::aggregate::{Misfit, Side};
 use crate::column::Column;
 use crate::state::rows::{RowPtr, RowStore};
 
+mod custom;
 mod exact;
 mod float;
 mod model;

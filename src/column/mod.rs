@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::ArrayRef;
 use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use arrow::datatypes::i256;
 
@@ -53,6 +54,8 @@ pub(crate) enum Lane {
     Pair(Arc<[Column; 2]>),
     /// Canonical keys, hashed.
     Keys(Arc<KeyBatch>),
+    /// Whole columns, for aggregates that are not ours.
+    Arrays(Arc<[ArrayRef]>),
     /// Rows that pass a filter.
     Mask(BooleanBuffer),
 }

@@ -11,7 +11,7 @@ use arrow::buffer::BooleanBuffer;
 use super::rows::RowPtr;
 use super::table::{LOOKUP_ROWS, Table};
 use crate::aggregate::Side;
-use crate::aggregate::plan::Plan;
+use crate::aggregate::plan::{Output, Plan};
 use crate::column::{Column, Lane};
 use crate::error::{Overflow, RunError};
 use crate::kernel::select::MaskRows;
@@ -292,7 +292,7 @@ impl Pane {
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
             let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
-            columns.push(column.map_err(|misfit| {
+            let column = column.map_err(|misfit| {
                 RunError::Overflow(Box::new(Overflow {
                     aggregate: output.text.clone(),
                     key: keys.text(&self.table.keys(ids.clone()), misfit.row),
@@ -301,10 +301,28 @@ impl Pane {
                     data_type: misfit.data_type,
                     advice: misfit.advice,
                 }))
-            })?);
+            })?;
+            check_result(&column, ids.len(), output)?;
+            columns.push(column);
         }
         Ok(columns)
     }
+}
+
+/// What an aggregate that is not ours gives may not be what it said.
+fn check_result(column: &ArrayRef, rows: usize, output: &Output) -> Result<(), RunError> {
+    let expected = output.field.data_type();
+    if column.len() == rows && column.data_type() == expected {
+        return Ok(());
+    }
+    Err(RunError::CustomAggregate {
+        aggregate: output.text.clone(),
+        what: format!(
+            "it gave {} results of type {} for {rows} states and type {expected}",
+            column.len(),
+            column.data_type()
+        ),
+    })
 }
 
 fn new_sides(plan: &Plan) -> Vec<Side> {

@@ -76,9 +76,24 @@ impl Scope<'_> {
             Function::TopN(_) | Function::BottomN(_) | Function::Mode => {
                 self.kept_rows(aggregate, columns)
             }
+            Function::Custom => self.custom(aggregate, columns),
             function if moment(function).is_some() => self.moments(aggregate, columns),
             _ => self.one_column(aggregate, columns[0]),
         }
+    }
+
+    /// Asks an aggregate that is not ours.
+    fn custom(&self, aggregate: &Aggregate, columns: Vec<usize>) -> Result<Resolved, ConfigError> {
+        let Some(custom) = &aggregate.custom else {
+            return Err(ConfigError::Inconsistent(
+                "a custom aggregate is made by Aggregate::custom".into(),
+            ));
+        };
+        let fields: Vec<&Field> = columns.iter().map(|column| self.field(*column)).collect();
+        let data_type = custom.result_type(&fields);
+        let data_type = data_type.map_err(|why| self.wrong(aggregate, columns[0], &why))?;
+        let family = Family::Custom(custom.clone());
+        Ok(Resolved { family, columns, part: Part::Custom, data_type, may_lack_value: true })
     }
 
     fn distinct(

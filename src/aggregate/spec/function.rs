@@ -80,6 +80,8 @@ pub enum Function {
     BottomN(u32),
     /// The most frequent value; of several, the smallest.
     Mode,
+    /// An aggregate of the embedder's own, see [`CustomAggregate`](crate::aggregate::CustomAggregate).
+    Custom,
 }
 
 /// Most values that `top_n` and `bottom_n` keep, so that a key's state stays small.
@@ -197,6 +199,7 @@ impl Function {
             Self::TopN(_) => "top_n",
             Self::BottomN(_) => "bottom_n",
             Self::Mode => "mode",
+            Self::Custom => "custom",
         }
     }
 
@@ -204,7 +207,7 @@ impl Function {
     pub(crate) const fn shape(self) -> Shape {
         match self {
             Self::Count => Shape::OptionalColumn,
-            Self::CountDistinct | Self::ApproxDistinct => Shape::Columns,
+            Self::CountDistinct | Self::ApproxDistinct | Self::Custom => Shape::Columns,
             Self::ArgMin | Self::ArgMax => Shape::TwoColumns("(x, by)"),
             Self::CovarSamp | Self::CovarPop | Self::Corr => Shape::TwoColumns("(y, x)"),
             Self::ApproxQuantile(_) => Shape::Quantile,

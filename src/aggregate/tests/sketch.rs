@@ -7,9 +7,10 @@ use arrow::datatypes::{Float64Type, Int64Type};
 use arrow::record_batch::RecordBatch;
 use proptest::prelude::*;
 
-use super::rig::{Rig, same_however};
+use super::rig::same_however;
 use super::wide::{batch, rows};
 use crate::aggregate::spec::Aggregate;
+use crate::aggregate::testkit::Kit;
 use crate::skew::sample::splitmix64;
 
 /// One group of the values of `v`.
@@ -19,7 +20,7 @@ fn one_group(v: ArrayRef) -> RecordBatch {
 }
 
 fn results(text: &str, batch: &RecordBatch) -> Vec<ArrayRef> {
-    let rig = Rig::new(&Aggregate::parse_list(text).unwrap(), batch);
+    let rig = Kit::new(&Aggregate::parse_list(text).unwrap(), batch).unwrap();
     let mut pane = rig.split_and_merged(batch, 7);
     rig.emit(&mut pane).unwrap().split_off(1)
 }
