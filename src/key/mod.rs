@@ -10,3 +10,4 @@ mod types;
 mod decode;
 pub(crate) mod encode;
 pub mod group;
+pub mod flink;
