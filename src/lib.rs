@@ -43,6 +43,7 @@ pub mod time;
 pub mod skew;
 pub mod config;
 pub mod runtime;
+pub mod diagnose;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "cli")]

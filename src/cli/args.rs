@@ -54,6 +54,14 @@ pub(super) enum Command {
     /// the order of rows.
     #[command(verbatim_doc_comment)]
     Bench(Box<BenchArgs>),
+    /// Show which subtask owns which key groups and keys
+    ///
+    /// Prints the key groups of each subtask, how evenly they divide by other numbers of subtasks, and
+    /// where given keys go, in Flink or in Saltmill.
+    ///
+    ///   saltmill keygroups --parallelism 7 --max-parallelism 128 --assign flink-string --key guest
+    #[command(verbatim_doc_comment)]
+    Keygroups(KeyGroupsArgs),
 }
 
 /// Options of `run`.
@@ -369,4 +377,61 @@ pub(super) enum ProgressMode {
     Auto,
     /// Never.
     Never,
+}
+
+/// Options of `keygroups`.
+#[expect(clippy::doc_markdown, reason = "the text is printed as it stands")]
+#[derive(Debug, Args)]
+pub(super) struct KeyGroupsArgs {
+    /// Subtasks (Flink) or workers (Saltmill)
+    ///
+    /// Example: --parallelism 8
+    #[arg(long, value_name = "P", default_value_t = 4)]
+    pub(super) parallelism: u32,
+
+    /// Key groups
+    ///
+    /// Example: --max-parallelism 720
+    #[arg(long, value_name = "M")]
+    #[arg(default_value_t = crate::key::group::MAX_PARALLELISM_DEFAULT)]
+    pub(super) max_parallelism: u32,
+
+    /// Whose assignment of keys to key groups
+    ///
+    /// flink-sql: Flink SQL and Table API. flink-stream: keyBy in a DataStream job, by the Java type that
+    /// --key-type suggests. flink-string, flink-long: keyBy with a String or a Long. native: Saltmill's
+    /// own. Example: --assign flink-string
+    #[arg(long, value_name = "A", default_value = "flink-sql")]
+    pub(super) assign: String,
+
+    /// A key to be placed; may be given several times
+    ///
+    /// Fields of a key of several columns are separated by commas, as in csv; null means NULL.
+    /// Example: --key 17850 --key null
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub(super) key: Vec<String>,
+
+    /// A file of keys to be placed, one a line, as for --key
+    ///
+    /// - reads standard input. Example: --keys hot-users.txt
+    #[arg(long, value_name = "FILE")]
+    pub(super) keys: Option<PathBuf>,
+
+    /// Type of the key, or types of its columns
+    ///
+    /// Arrow's names, as for --schema of run. Example: --key-type utf8,int64
+    #[arg(long, value_name = "T,..", default_value = "utf8")]
+    pub(super) key_type: String,
+
+    /// Show the imbalance of the key groups for 1 to N subtasks
+    ///
+    /// Example: --up-to 32
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(super) up_to: u32,
+
+    /// Report as JSON
+    ///
+    /// Example: --json
+    #[arg(long)]
+    pub(super) json: bool,
 }

@@ -1,6 +1,5 @@
 //! `saltmill bench`: the engine alone, from memory into memory.
 
-use std::io::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -48,7 +47,7 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
     let report = report.expect("at least one run");
     let summary = Summary { bench: &bench, times: &times, report: &report };
     let text = if args.json { summary.json() } else { summary.text() };
-    write_stdout(&text)?;
+    outputs::write_stdout(&text)?;
     if let Some(stats) = stats {
         stats.write(&report, false)?;
     }
@@ -212,14 +211,6 @@ fn median(values: &[f64]) -> f64 {
     } else {
         f64::midpoint(sorted[middle - 1], sorted[middle])
     }
-}
-
-fn write_stdout(text: &str) -> Result<(), SinkError> {
-    let mut out = std::io::stdout().lock();
-    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
-        std::io::ErrorKind::BrokenPipe => SinkError::Closed,
-        _ => SinkError::Failed(format!("standard output: cannot be written: {e}")),
-    })
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ mod memory;
 mod run;
 mod r#gen;
 mod bench;
+mod keygroups;
 
 /// Why a subcommand did not do what was asked.
 #[derive(Debug)]
@@ -96,6 +97,7 @@ pub fn main() -> ExitCode {
         args::Command::Run(args) => run::main(&args),
         args::Command::Gen(args) => r#gen::main(&args),
         args::Command::Bench(args) => bench::main(&args),
+        args::Command::Keygroups(args) => keygroups::main(&args),
     }));
     match dispatched {
         Ok(Ok(()) | Err(Failure::Closed)) => ExitCode::SUCCESS,

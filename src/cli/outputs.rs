@@ -1,11 +1,11 @@
 //! Where things are written: formats, and that no output overwrites an input or another output.
 
 use std::fs::Metadata;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::error::ConfigError;
+use crate::error::{ConfigError, SinkError};
 use crate::io::{InputSpec, OutputFormat};
 
 /// The format of the main output: as asked for, as its name says, or what fits standard output.
@@ -63,4 +63,13 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
 
 fn identity(metadata: &Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
+}
+
+/// Writes a report to standard output.
+pub(super) fn write_stdout(text: &str) -> Result<(), SinkError> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(|e| match e.kind() {
+        std::io::ErrorKind::BrokenPipe => SinkError::Closed,
+        _ => SinkError::Failed(format!("standard output: cannot be written: {e}")),
+    })
 }

@@ -6,6 +6,7 @@
 //! - `streaming`: results while standard input is open, closed pipes, Ctrl-C.
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
+//! - `keygroups`: owners of key groups and keys.
 #![cfg(feature = "cli")]
 
 mod support;
@@ -15,3 +16,4 @@ mod bad_input;
 mod streaming;
 mod outputs;
 mod ordered;
+mod keygroups;

@@ -10,7 +10,7 @@ use arrow::datatypes::{
 
 use super::java::{
     AsciiHashes, LongHashes, boolean_hash, decimal_hash, double_hash, float_hash, instant_hash,
-    local_date_hash, string_hash, tuple_hash,
+    local_date_hash, long_hash, string_hash, tuple_hash,
 };
 use super::row::{RowWriter, WordRowHashes, hash_bytes, inline_text};
 use crate::error::ConfigError;
@@ -176,7 +176,7 @@ fn stream_hashes(column: &ArrayRef, isa: Isa) -> Result<Vec<i32>, ConfigError> {
         }
         // Types without a counterpart in Java become the next wider one.
         DataType::UInt32 => {
-            each::<UInt32Type>(column, &mut hashes, |v| super::java::long_hash(i64::from(v)))
+            each::<UInt32Type>(column, &mut hashes, |v| long_hash(i64::from(v)));
         }
         DataType::Int32 => each::<Int32Type>(column, &mut hashes, |v| v),
         DataType::Int16 => each::<Int16Type>(column, &mut hashes, i32::from),

@@ -23,7 +23,7 @@ fn finish(hash: u32, length: u32) -> i32 {
     super::bit_mix((hash ^ length) as i32)
 }
 
-/// Hash of a row's bytes, as Flink's `MurmurHashUtils.hashBytesByWords` with its seed: MurmurHash3 (Appleby)
+/// Hash of a row's bytes, as Flink's `MurmurHashUtils.hashBytesByWords` with its seed: `MurmurHash3` (Appleby)
 /// of 32 bits.
 #[expect(clippy::cast_possible_truncation, reason = "a key is shorter than 4 GB")]
 pub fn hash_bytes(bytes: &[u8]) -> i32 {
