@@ -72,6 +72,7 @@ pub use config::{Job, JobBuilder, Pinning};
 pub use error::{ConfigError, RunError};
 pub use runtime::engine::Engine;
 pub use runtime::ingest::{Ingest, TryPushError};
+pub use runtime::metrics::{Metrics, ShardMetrics};
 pub use runtime::report::RunReport;
 pub use runtime::sink::{Collected, Receiver, Sink, channel};
 pub use time::window::Window;

@@ -62,6 +62,15 @@ pub(super) enum Command {
     ///   saltmill keygroups --parallelism 7 --max-parallelism 128 --assign flink-string --key guest
     #[command(verbatim_doc_comment)]
     Keygroups(KeyGroupsArgs),
+    /// Explain the skew of a stream's keys, and what would help
+    ///
+    /// Counts the rows of each key, places the keys as Flink or Saltmill would, and reports how uneven the
+    /// subtasks are, why, and what each cure would come to: two-phase aggregation, salting, sidetracking,
+    /// other parallelism, other numbers of key groups.
+    ///
+    ///   saltmill diagnose orders.csv --key user_id --parallelism 8
+    #[command(verbatim_doc_comment)]
+    Diagnose(Box<DiagnoseArgs>),
 }
 
 /// Options of `run`.
@@ -434,4 +443,140 @@ pub(super) struct KeyGroupsArgs {
     /// Example: --json
     #[arg(long)]
     pub(super) json: bool,
+}
+
+/// Options of `diagnose`.
+#[expect(clippy::doc_markdown, reason = "the text is printed as it stands")]
+#[derive(Debug, Args)]
+pub(super) struct DiagnoseArgs {
+    /// Files to read, - for standard input
+    ///
+    /// csv, tsv, ndjson (jsonl), parquet, arrow (feather) by extension; text also as .gz and .zst.
+    /// Example: saltmill diagnose a.csv b.csv.gz
+    #[arg(required = true, value_name = "INPUT")]
+    pub(super) inputs: Vec<PathBuf>,
+
+    /// Format of the inputs, when the extension does not say
+    ///
+    /// csv, tsv, ndjson, parquet or arrow. Example: --format ndjson
+    #[arg(long, value_name = "F", help_heading = "Input")]
+    pub(super) format: Option<String>,
+
+    /// Types of columns, where inference should not decide
+    ///
+    /// Arrow's names. The type decides how Flink hashes a key. Example: --schema 'user:utf8'
+    #[arg(long, value_name = "LIST", help_heading = "Input")]
+    pub(super) schema: Option<String>,
+
+    /// Text that means null in csv, besides the empty field
+    ///
+    /// Example: --null NA
+    #[arg(long, value_name = "TEXT", help_heading = "Input")]
+    pub(super) null: Option<String>,
+
+    /// Rows to read at most
+    ///
+    /// For a sample of an endless stream. Example: --limit 10M
+    #[arg(long, value_name = "N", help_heading = "Input")]
+    pub(super) limit: Option<String>,
+
+    /// Key columns
+    ///
+    /// Names with odd characters go between double quotes. Example: --key 'origin,"dest city"'
+    #[arg(long, value_name = "A,B", help_heading = "Job")]
+    pub(super) key: String,
+
+    /// Event-time column, to find skew in single windows: a timestamp, a date, or an integer
+    ///
+    /// Example: --time ts --window tumbling:1h
+    #[arg(long, value_name = "COL", help_heading = "Job")]
+    pub(super) time: Option<String>,
+
+    /// Unit of an event-time column of integers: s, ms, us or ns [default: ms]
+    ///
+    /// Example: --time-unit s
+    #[arg(long, value_name = "UNIT", requires = "time", help_heading = "Job")]
+    pub(super) time_unit: Option<String>,
+
+    /// How event times are written in a text column, if not as ISO 8601
+    ///
+    /// As for strftime. Example: --time-format '%d.%m.%Y %H:%M'
+    #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
+    pub(super) time_format: Option<String>,
+
+    /// Windows in which to look for skew: tumbling:SIZE
+    ///
+    /// Example: --time ts --window tumbling:1h
+    #[arg(long, value_name = "W", help_heading = "Job")]
+    pub(super) window: Option<String>,
+
+    /// How far behind its maximum an input's event time may run
+    ///
+    /// Rows further behind count for their keys, but not for their windows.
+    /// Example: --out-of-orderness 5s
+    #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
+    pub(super) out_of_orderness: String,
+
+    /// Subtasks (Flink) or workers (Saltmill) of the job
+    ///
+    /// Example: --parallelism 8
+    #[arg(long, value_name = "P", default_value_t = 4, help_heading = "Job")]
+    pub(super) parallelism: u32,
+
+    /// Key groups of the job [default: what Flink takes for that parallelism]
+    ///
+    /// Example: --max-parallelism 720
+    #[arg(long, value_name = "M", help_heading = "Job")]
+    pub(super) max_parallelism: Option<u32>,
+
+    /// Whose assignment of keys to subtasks
+    ///
+    /// flink-sql: Flink SQL and Table API. flink-stream: keyBy in a DataStream job, by the Java type that
+    /// the column's type suggests. flink-string, flink-long: keyBy with a String or a Long. native:
+    /// Saltmill's own. Example: --assign flink-string
+    #[arg(long, value_name = "A", default_value = "flink-sql", help_heading = "Job")]
+    pub(super) assign: String,
+
+    /// Rows of a mini-batch, for the prediction of two-phase aggregation
+    ///
+    /// Example: --mini-batch-rows 20K
+    #[arg(long, value_name = "N", default_value = "5000", help_heading = "Job")]
+    pub(super) mini_batch_rows: String,
+
+    /// How keys are counted: auto, exact or bounded
+    ///
+    /// auto: exactly while the counts fit into some 200 MB, else within bounds by a sketch; the report
+    /// says which. Example: --counting exact
+    #[arg(long, value_name = "HOW", default_value = "auto", help_heading = "Counting")]
+    pub(super) counting: String,
+
+    /// Threads that count [default: one per core available to the process]
+    ///
+    /// Example: --workers 4
+    #[arg(long, value_name = "N", help_heading = "Counting")]
+    pub(super) workers: Option<usize>,
+
+    /// Heaviest keys to list
+    ///
+    /// Example: --top 25
+    #[arg(long, value_name = "N", default_value_t = 10, help_heading = "Output")]
+    pub(super) top: usize,
+
+    /// Report as JSON on standard output
+    ///
+    /// Example: --json
+    #[arg(long, conflicts_with = "markdown", help_heading = "Output")]
+    pub(super) json: bool,
+
+    /// Report as Markdown on standard output
+    ///
+    /// Example: --markdown
+    #[arg(long, help_heading = "Output")]
+    pub(super) markdown: bool,
+
+    /// Write the report as a page with plots, too
+    ///
+    /// One file that needs nothing else and asks nobody for anything. Example: --html skew.html
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(super) html: Option<PathBuf>,
 }

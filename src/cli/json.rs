@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::runtime::report::KeyValue;
+
 /// An object or an array under construction.
 #[derive(Debug, Clone)]
 pub(super) struct Json {
@@ -72,6 +74,16 @@ impl Json {
     /// Adds a text to an array.
     pub(super) fn element_text(&mut self, value: &str) -> &mut Self {
         self.element_raw(&quoted(value))
+    }
+
+    /// Adds a value of a key to an array, as what it is where JSON has such values.
+    pub(super) fn element_key(&mut self, value: &KeyValue) -> &mut Self {
+        match value {
+            KeyValue::Null => self.element_raw("null"),
+            KeyValue::Boolean(_) | KeyValue::Integer(_) => self.element_raw(&value.to_string()),
+            KeyValue::Float(float) if float.is_finite() => self.element_raw(&float.to_string()),
+            _ => self.element_text(&value.to_string()),
+        }
     }
 
     /// The text.

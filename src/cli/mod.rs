@@ -32,6 +32,7 @@ mod run;
 mod r#gen;
 mod bench;
 mod keygroups;
+mod diagnose;
 
 /// Why a subcommand did not do what was asked.
 #[derive(Debug)]
@@ -98,6 +99,7 @@ pub fn main() -> ExitCode {
         args::Command::Gen(args) => r#gen::main(&args),
         args::Command::Bench(args) => bench::main(&args),
         args::Command::Keygroups(args) => keygroups::main(&args),
+        args::Command::Diagnose(args) => diagnose::main(&args),
     }));
     match dispatched {
         Ok(Ok(()) | Err(Failure::Closed)) => ExitCode::SUCCESS,

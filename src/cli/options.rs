@@ -171,7 +171,8 @@ impl JobOptions {
     }
 }
 
-fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec {
+/// An input by its path, in a format that is given or follows from the name.
+pub(super) fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec {
     match format {
         Some(format) => InputSpec::with_format(PathBuf::from(path), format),
         None => InputSpec::new(PathBuf::from(path)),
@@ -223,7 +224,7 @@ fn refuse_unbuilt(args: &JobArgs) -> Result<(), ConfigError> {
 }
 
 /// A comma list of column names; `"` quotes, `""` inside quotes is one quote.
-fn names(text: &str) -> Result<Vec<String>, ConfigError> {
+pub(super) fn names(text: &str) -> Result<Vec<String>, ConfigError> {
     let syntax = |why: &str| ConfigError::Syntax {
         what: "list of columns",
         text: text.to_owned(),

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::json::Json;
 use crate::error::SinkError;
-use crate::runtime::report::{Cause, KeyValue, RunReport, ShardReport};
+use crate::runtime::report::{Cause, RunReport, ShardReport};
 use crate::skew::imbalance::Imbalance;
 
 /// Version of the layout.
@@ -110,12 +110,7 @@ fn hot_keys(report: &RunReport) -> Json {
     for hot in &report.hot_keys {
         let mut key = Json::array();
         for value in &hot.key {
-            match value {
-                KeyValue::Null => key.element_raw("null"),
-                KeyValue::Boolean(_) | KeyValue::Integer(_) => key.element_raw(&value.to_string()),
-                KeyValue::Float(float) if float.is_finite() => key.element_raw(&float.to_string()),
-                _ => key.element_text(&value.to_string()),
-            };
+            key.element_key(value);
         }
         let mut entry = Json::object();
         entry

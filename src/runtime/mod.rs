@@ -3,6 +3,7 @@
 pub(crate) mod wake;
 pub(crate) mod ring;
 pub(crate) mod message;
+pub mod metrics;
 pub(crate) mod partials;
 pub mod sink;
 pub mod report;

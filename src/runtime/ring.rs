@@ -118,6 +118,11 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
+    /// Values in the ring, at least; the producer may have put more meanwhile.
+    pub(crate) fn len(&self) -> usize {
+        self.shared.tail.load(Ordering::Acquire) - self.head
+    }
+
     /// Whether nothing is there to take.
     #[inline]
     pub(crate) fn is_empty(&mut self) -> bool {

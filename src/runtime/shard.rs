@@ -99,6 +99,11 @@ impl Shard {
         }
     }
 
+    /// Which one it is.
+    pub(crate) fn id(&self) -> usize {
+        self.id
+    }
+
     /// Takes at most `budget` messages.
     pub(crate) fn step(&mut self, budget: usize) -> Result<Progress, RunError> {
         if self.done {
@@ -165,6 +170,20 @@ impl Shard {
         self.engine.job.idle_timeout.map(|timeout| timeout / 4)
     }
 
+    /// Tells how it goes, for whoever reads metrics.
+    pub(crate) fn publish(&self, rows_hot: u64) {
+        let meter = &self.engine.meters[self.id];
+        let ShardStats { rows_in, rows_out, windows_emitted, .. } = self.stats;
+        meter.store_rows(rows_in + rows_hot, rows_hot, rows_out, windows_emitted);
+        meter.store_watermark(self.watermark);
+    }
+
+    /// Tells what takes a look at other threads' memory, and so is told less often.
+    pub(crate) fn publish_queue(&self) {
+        let waiting = self.inbound.iter().map(|inbound| inbound.ring.len()).sum();
+        self.engine.meters[self.id].store_queue(waiting);
+    }
+
     fn all_ended(&self) -> bool {
         self.inbound.iter().all(|inbound| inbound.ended)
     }
@@ -226,6 +245,7 @@ impl Shard {
     fn measure_state(&mut self) {
         let keys = self.panes.values().map(Pane::len).sum::<usize>();
         let bytes = self.panes.values().map(Pane::bytes).sum::<usize>();
+        self.engine.meters[self.id].store_state(keys, bytes);
         if bytes > self.stats.state_bytes_max {
             self.stats.state_keys_max = self.stats.state_keys_max.max(keys);
             self.stats.state_bytes_max = bytes;
@@ -420,7 +440,8 @@ fn time_column(time: i64, rows: usize, data_type: &DataType) -> ArrayRef {
     cast(&times, data_type).expect("window bounds are times")
 }
 
-fn time_text(time: i64, data_type: &DataType) -> String {
+/// A window's bound in the notation of the event-time column.
+pub(crate) fn time_text(time: i64, data_type: &DataType) -> String {
     arrow::util::display::array_value_to_string(&time_column(time, 1, data_type), 0)
         .unwrap_or_else(|_| time.to_string())
 }

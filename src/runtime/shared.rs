@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use crossbeam::channel::Sender;
 
 use super::message::Message;
+use super::metrics::ShardMeter;
 use super::ring::Consumer;
 use super::router::RowCounts;
 use super::sink::{Sink, lock};
@@ -32,6 +33,8 @@ pub(crate) struct EngineShared {
     /// Windows that end at or before this may have been closed by some shard.
     pub(crate) closed_to: AtomicI64,
     pub(crate) doors: Vec<Door>,
+    /// What each worker tells of itself while it runs.
+    pub(crate) meters: Vec<ShardMeter>,
     pub(crate) ingests: Mutex<Vec<Arc<IngestShared>>>,
     /// Counts of producers that have closed.
     pub(crate) finished_counts: Mutex<RowCounts>,
@@ -162,6 +165,7 @@ impl EngineShared {
         let policy = job.skew_policy().expect("validated when the job was built");
         let skew = policy.map(|policy| Arc::new(SkewControl::new(policy)));
         let owner_rows = Mutex::new(vec![0; job.workers]);
+        let meters = wakes.iter().map(|_| ShardMeter::default()).collect();
         let doors = wakes
             .into_iter()
             .map(|wake| Door {
@@ -180,6 +184,7 @@ impl EngineShared {
             version: AtomicU64::new(0),
             closed_to: AtomicI64::new(i64::MIN),
             doors,
+            meters,
             ingests: Mutex::default(),
             finished_counts: Mutex::default(),
             rows_in: AtomicU64::new(0),

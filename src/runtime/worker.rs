@@ -31,6 +31,9 @@ const SLEEP: Duration = Duration::from_millis(100);
 /// How long a worker with a feed sleeps, whose source does not wake it.
 const SLEEP_POLLING: Duration = Duration::from_millis(1);
 
+/// How often a worker tells what is not at hand: its processor time, and what waits in its rings.
+const TOLD_EVERY: Duration = Duration::from_millis(10);
+
 /// What a worker did with its time, and what its shard counted.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WorkerStats {
@@ -199,6 +202,7 @@ pub(crate) fn run(
     let mut stats = WorkerStats::default();
     let mut quiet = 0_u32;
     let mut last = Instant::now();
+    let mut told = last;
     loop {
         if engine.is_stopped() {
             return Err(RunError::Stopped);
@@ -227,6 +231,14 @@ pub(crate) fn run(
             stats.backpressured += spent;
         } else {
             stats.idle += spent;
+        }
+        let meter = &engine.meters[shard.id()];
+        meter.store_times(stats.busy, stats.idle, stats.backpressured);
+        shard.publish(feed.as_ref().map_or(0, |feed| feed.ingest.rows_hot()));
+        if now - told >= TOLD_EVERY {
+            told = now;
+            meter.store_cpu(cpu_time());
+            shard.publish_queue();
         }
     }
     stats.cpu = cpu_time();

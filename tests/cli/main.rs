@@ -7,6 +7,7 @@
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 //! - `keygroups`: owners of key groups and keys.
+//! - `diagnose`: what is found and predicted, against counts made in another way.
 #![cfg(feature = "cli")]
 
 mod support;
@@ -17,3 +18,4 @@ mod streaming;
 mod outputs;
 mod ordered;
 mod keygroups;
+mod diagnose;

@@ -10,6 +10,7 @@ Commands:
   gen        Make a stream to try things on
   bench      Measure the engine alone
   keygroups  Show which subtask owns which key groups and keys
+  diagnose   Explain the skew of a stream's keys, and what would help
   help       Print this message or the help of the given subcommand(s)
 
 Options:
@@ -29,7 +30,7 @@ fn help_and_version() {
 
 #[test]
 fn every_option_is_explained_with_an_example() {
-    for subcommand in ["run", "gen", "bench", "keygroups"] {
+    for subcommand in ["run", "gen", "bench", "keygroups", "diagnose"] {
         let help = run_line(&format!("help {subcommand}")).fine();
         let mut options = 0;
         for section in help.text().split("\n\n      --").skip(1) {
