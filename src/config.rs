@@ -107,6 +107,7 @@ pub struct Job {
 pub(crate) struct EventTime {
     pub(crate) column: usize,
     pub(crate) out_of_orderness: i64,
+    pub(crate) unit: Unit,
 }
 
 impl Job {
@@ -439,7 +440,7 @@ impl JobBuilder {
             }
         };
         let out_of_orderness = unit.at_least(self.out_of_orderness);
-        Ok((Some(EventTime { column, out_of_orderness }), windows))
+        Ok((Some(EventTime { column, out_of_orderness, unit }), windows))
     }
 }
 

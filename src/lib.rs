@@ -44,6 +44,8 @@ pub mod skew;
 pub mod config;
 pub mod runtime;
 pub mod diagnose;
+#[cfg(feature = "metrics")]
+pub mod prometheus;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "cli")]
@@ -70,9 +72,9 @@ pub use arrow;
 pub use aggregate::spec::Aggregate;
 pub use config::{Job, JobBuilder, Pinning};
 pub use error::{ConfigError, RunError};
-pub use runtime::engine::Engine;
+pub use runtime::engine::{Engine, MetricsReader};
 pub use runtime::ingest::{Ingest, TryPushError};
-pub use runtime::metrics::{Metrics, ShardMetrics};
+pub use runtime::metrics::Metrics;
 pub use runtime::report::RunReport;
 pub use runtime::sink::{Collected, Receiver, Sink, channel};
 pub use time::window::Window;

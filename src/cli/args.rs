@@ -112,6 +112,13 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) rejected: Option<PathBuf>,
 
+    /// Serve metrics for Prometheus at this address while the run goes on
+    ///
+    /// Under /metrics; port 0 takes any free one, which is told on standard error.
+    /// Example: --metrics 127.0.0.1:9184
+    #[arg(long, value_name = "ADDR", help_heading = "Output")]
+    pub(super) metrics: Option<String>,
+
     /// Write what the run did as JSON
     ///
     /// Rows in, aggregated, late and rejected, time per shard, imbalance, hot keys.

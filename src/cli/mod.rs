@@ -28,6 +28,7 @@ mod sink;
 mod stats;
 mod warning;
 mod memory;
+mod metrics;
 mod run;
 mod r#gen;
 mod bench;

@@ -10,7 +10,7 @@ use super::options::JobOptions;
 use super::order::Ordered;
 use super::sink::{OutputSink, Outputs, RejectFile};
 use super::stats::StatsFile;
-use super::{Failure, outputs, warning};
+use super::{Failure, metrics, outputs, warning};
 use crate::config::Job;
 use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
 use crate::runtime::engine::Engine;
@@ -25,6 +25,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         ("--stats", args.stats.as_ref()),
     ];
     outputs::check_distinct(&options.inputs, &files)?;
+    let mut server = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let interrupt = Interrupt::listen();
     let rejects = match &args.rejected {
         Some(path) => Arc::new(RejectLog::create(path)?),
@@ -43,8 +44,11 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let sources = Interruptible::wrap(inputs.sources, &interrupt, &rows, &cut);
     interrupt.begin();
     let run = Engine::start_on(job, sources, OutputSink(Arc::clone(&outputs)));
+    if let (Ok(engine), Some(server)) = (&run, &mut server) {
+        metrics::serve(server, engine);
+    }
     let finished = run.and_then(Engine::finish);
-    drop(bar);
+    drop((bar, server));
     let report = match finished {
         Ok(report) => report,
         Err(error) => {

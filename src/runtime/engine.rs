@@ -140,13 +140,14 @@ impl Engine {
         self.shared.rows_in.load(Ordering::Relaxed)
     }
 
-    /// What the threads tell of themselves while they run: rows, time, queues, state. Cheap, and stops
-    /// nobody.
+    /// What the threads tell of themselves while they run. Cheap, and stops nobody.
     pub fn metrics(&self) -> Metrics {
-        let job = &self.shared.job;
-        let shards = self.shared.meters.iter().enumerate();
-        let shards = shards.map(|(id, meter)| meter.read(key_groups(job, id))).collect();
-        Metrics { uptime: self.shared.started.elapsed(), rows_in: self.rows_in(), shards }
+        self.metrics_reader().metrics()
+    }
+
+    /// A reader of metrics for other threads, which may outlive the engine.
+    pub fn metrics_reader(&self) -> MetricsReader {
+        MetricsReader { shared: Arc::clone(&self.shared), sources: self.sources.clone() }
     }
 
     /// Whether all threads have ended, after which [`Engine::finish`] does not wait.
@@ -232,15 +233,7 @@ impl Engine {
         let mut rejected =
             self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
         let rows_in = counts.rows_in + rejected.iter().map(|(_, rows)| rows).sum::<u64>();
-        for (reason, rows) in
-            [("null_time", counts.null_time), ("time_out_of_range", counts.time_out_of_range)]
-        {
-            match rejected.iter_mut().find(|(known, _)| known == reason) {
-                Some((_, sum)) => *sum += rows,
-                None if rows > 0 => rejected.push((reason.to_owned(), rows)),
-                None => {}
-            }
-        }
+        add_rejected(&mut rejected, counts.null_time, counts.time_out_of_range);
         let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
         let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
@@ -270,6 +263,77 @@ impl Engine {
             return Err(RunError::RowsLost { rows_in: report.rows_in, accounted });
         }
         Ok(report)
+    }
+}
+
+/// Reads the metrics of an engine. Clones read the same.
+#[derive(Debug, Clone)]
+pub struct MetricsReader {
+    shared: Arc<EngineShared>,
+    sources: Option<Arc<SourceSet>>,
+}
+
+impl MetricsReader {
+    /// The numbers as they stand.
+    pub fn metrics(&self) -> Metrics {
+        let (shared, job) = (&self.shared, &self.shared.job);
+        let shards = shared.meters.iter().enumerate();
+        let (hot_keys, promotions, demotions) =
+            shared.skew.as_ref().map(|skew| skew.counts()).unwrap_or_default();
+        let mut metrics = Metrics {
+            uptime: shared.started.elapsed(),
+            rows_in: shared.rows_in.load(Ordering::Relaxed),
+            time_unit_nanos: job
+                .time
+                .as_ref()
+                .map(|time| u64::try_from(time.unit.nanos()).expect("a day at most")),
+            shards: shards.map(|(id, meter)| meter.read(key_groups(job, id))).collect(),
+            hot_keys,
+            promotions,
+            demotions,
+            ..Metrics::default()
+        };
+        for meter in &shared.meters {
+            meter.add_latencies(&mut metrics.window_close, &mut metrics.end_to_end);
+        }
+        self.inputs(&mut metrics);
+        metrics.find_drift();
+        metrics
+    }
+
+    /// Adds what inputs tell, and rows that were left out.
+    fn inputs(&self, metrics: &mut Metrics) {
+        let closed = *lock(&self.shared.finished_counts);
+        let (mut late, mut null_time, mut out_of_range) =
+            (closed.late, closed.null_time, closed.time_out_of_range);
+        let open = lock(&self.shared.ingests).clone();
+        for ingest in &open {
+            let (rows_late, rows_null, rows_out) = ingest.meter.left_out();
+            late += rows_late;
+            null_time += rows_null;
+            out_of_range += rows_out;
+        }
+        metrics.rows_late = late;
+        let mut rejected =
+            self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
+        add_rejected(&mut rejected, null_time, out_of_range);
+        metrics.rows_rejected = rejected;
+        metrics.inputs = if let Some(sources) = &self.sources {
+            sources.metrics()
+        } else {
+            open.iter().map(|one| one.meter.read(one.id.to_string(), one.is_idle())).collect()
+        };
+    }
+}
+
+/// Adds rows that the engine itself rejected to those that sources did.
+fn add_rejected(rejected: &mut Vec<(String, u64)>, null_time: u64, out_of_range: u64) {
+    for (reason, rows) in [("null_time", null_time), ("time_out_of_range", out_of_range)] {
+        match rejected.iter_mut().find(|(known, _)| known == reason) {
+            Some((_, sum)) => *sum += rows,
+            None if rows > 0 => rejected.push((reason.to_owned(), rows)),
+            None => {}
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use arrow::record_batch::RecordBatch;
 use super::hot::HotKeys;
 use super::message::{Message, Prepared};
 use super::ring::{Producer, ring};
-use super::router::Router;
+use super::router::{Router, RowCounts};
 use super::shared::{Arrival, EngineShared, IngestShared};
 use super::sink::lock;
 use super::wake::{Sleeper, Wake};
@@ -402,6 +402,7 @@ impl Ingest {
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
             let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
+            self.publish();
             if self.router.give_up_two_phase() {
                 self.engine.two_phase_given_up.fetch_min(seen, Ordering::Relaxed);
             }
@@ -409,6 +410,14 @@ impl Ingest {
             self.queue_mini_batch(rows as u64);
         }
         Ok(true)
+    }
+
+    /// Tells how it goes, for whoever reads metrics.
+    fn publish(&self) {
+        let RowCounts { rows_in, late, null_time, time_out_of_range } = self.router.counts;
+        let meter = &self.shared.meter;
+        meter.store_rows(rows_in, late, null_time, time_out_of_range);
+        meter.store_watermark(self.current_watermark());
     }
 
     /// Queues each shard's rows, with the partials that its new watermark closes.
@@ -526,12 +535,14 @@ impl Ingest {
 
     /// Sleeps until a ring that is waited for has room, the engine has stopped, or a little while has passed.
     fn wait_for_room(&self) {
+        let started = Instant::now();
         let capacity = self.engine.job.ring_capacity;
         self.sleeper.sleep(WAIT, || {
             let mut waited_for =
                 self.rings.iter().zip(&self.outbox).filter(|(_, slot)| slot.is_some());
             self.engine.is_stopped() || waited_for.any(|(ring, _)| ring.len() < capacity)
         });
+        self.shared.meter.add_held_back(started.elapsed());
     }
 }
 

@@ -5,6 +5,7 @@
 //! shard that has seen a watermark has seen every row before it.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
@@ -49,6 +50,8 @@ pub(crate) struct Closing {
 /// memory is used again when no shard holds it any more.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
+    /// When its rows were taken in.
+    pub(crate) taken_in: Option<Instant>,
     pub(crate) keys: KeyBatch,
     /// The columns that aggregates read, in the plan's order.
     pub(crate) columns: Vec<Column>,

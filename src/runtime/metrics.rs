@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
+use super::latency::{Latencies, LatencyMeter};
+
 /// What one worker stores.
 #[derive(Debug, Default)]
 pub(crate) struct ShardMeter {
@@ -31,6 +33,8 @@ struct ShardCells {
     state_keys: AtomicU64,
     state_bytes: AtomicU64,
     watermark: AtomicI64,
+    window_close: LatencyMeter,
+    end_to_end: LatencyMeter,
 }
 
 impl Default for ShardCells {
@@ -49,6 +53,8 @@ impl Default for ShardCells {
             state_keys: zero(),
             state_bytes: zero(),
             watermark: AtomicI64::new(i64::MIN),
+            window_close: LatencyMeter::default(),
+            end_to_end: LatencyMeter::default(),
         }
     }
 }
@@ -90,6 +96,20 @@ impl ShardMeter {
         self.cells.state_bytes.store(bytes as u64, Relaxed);
     }
 
+    /// Counts a closing of windows that took so long, and whose newest rows came in so long ago.
+    pub(crate) fn window_closed(&self, took: Duration, newest_rows: Option<Duration>) {
+        self.cells.window_close.observe(took);
+        if let Some(age) = newest_rows {
+            self.cells.end_to_end.observe(age);
+        }
+    }
+
+    /// Adds the latencies so far to these.
+    pub(crate) fn add_latencies(&self, window_close: &mut Latencies, end_to_end: &mut Latencies) {
+        self.cells.window_close.add_to(window_close);
+        self.cells.end_to_end.add_to(end_to_end);
+    }
+
     /// The numbers as they stand.
     pub(crate) fn read(&self, key_groups: (u16, u16)) -> ShardMetrics {
         let cells = &self.cells;
@@ -107,7 +127,83 @@ impl ShardMeter {
             queue_messages: cells.queue_messages.load(Relaxed),
             state_keys: cells.state_keys.load(Relaxed),
             state_bytes: cells.state_bytes.load(Relaxed),
-            watermark: Some(cells.watermark.load(Relaxed)).filter(|time| *time != i64::MIN),
+            watermark: told(&cells.watermark),
+        }
+    }
+}
+
+/// An event time, if it was ever stored and is not the end of time.
+fn told(cell: &AtomicI64) -> Option<i64> {
+    Some(cell.load(Relaxed)).filter(|time| ![i64::MIN, i64::MAX].contains(time))
+}
+
+/// What a producer's handle stores.
+#[derive(Debug)]
+pub(crate) struct InputMeter {
+    cells: CachePadded<InputCells>,
+}
+
+#[derive(Debug)]
+struct InputCells {
+    rows_in: AtomicU64,
+    late: AtomicU64,
+    null_time: AtomicU64,
+    time_out_of_range: AtomicU64,
+    watermark: AtomicI64,
+    held_back_ns: AtomicU64,
+}
+
+impl Default for InputMeter {
+    fn default() -> Self {
+        let zero = AtomicU64::default;
+        let cells = InputCells {
+            rows_in: zero(),
+            late: zero(),
+            null_time: zero(),
+            time_out_of_range: zero(),
+            watermark: AtomicI64::new(i64::MIN),
+            held_back_ns: zero(),
+        };
+        Self { cells: CachePadded::new(cells) }
+    }
+}
+
+impl InputMeter {
+    /// Stores rows taken in, rows late, and rows without a usable time.
+    pub(crate) fn store_rows(&self, rows_in: u64, late: u64, null_time: u64, out_of_range: u64) {
+        self.cells.rows_in.store(rows_in, Relaxed);
+        self.cells.late.store(late, Relaxed);
+        self.cells.null_time.store(null_time, Relaxed);
+        self.cells.time_out_of_range.store(out_of_range, Relaxed);
+    }
+
+    /// Stores how far it has come in event time.
+    pub(crate) fn store_watermark(&self, watermark: i64) {
+        self.cells.watermark.store(watermark, Relaxed);
+    }
+
+    /// Adds time in which the engine had no room for its rows.
+    pub(crate) fn add_held_back(&self, time: Duration) {
+        self.cells.held_back_ns.fetch_add(nanos(time), Relaxed);
+    }
+
+    /// Late rows, those with a null time, and those with a time out of range.
+    pub(crate) fn left_out(&self) -> (u64, u64, u64) {
+        let cells = &self.cells;
+        let rows = |cell: &AtomicU64| cell.load(Relaxed);
+        (rows(&cells.late), rows(&cells.null_time), rows(&cells.time_out_of_range))
+    }
+
+    /// The numbers as they stand.
+    pub(crate) fn read(&self, name: String, idle: bool) -> InputMetrics {
+        InputMetrics {
+            name,
+            rows_in: self.cells.rows_in.load(Relaxed),
+            watermark: told(&self.cells.watermark),
+            drift: 0,
+            idle,
+            ended: false,
+            held_back: Duration::from_nanos(self.cells.held_back_ns.load(Relaxed)),
         }
     }
 }
@@ -124,8 +220,46 @@ pub struct Metrics {
     pub uptime: Duration,
     /// Rows taken in.
     pub rows_in: u64,
+    /// Rows whose windows were all closed.
+    pub rows_late: u64,
+    /// Rows that could not be used, by reason.
+    pub rows_rejected: Vec<(String, u64)>,
+    /// Nanoseconds in a unit of event time; none if the job has no event time.
+    pub time_unit_nanos: Option<u64>,
+    /// One entry an input: a source, or an open handle.
+    pub inputs: Vec<InputMetrics>,
     /// One entry a shard.
     pub shards: Vec<ShardMetrics>,
+    /// Keys that are hot now.
+    pub hot_keys: u64,
+    /// Times a key became hot, keys named beforehand left out.
+    pub promotions: u64,
+    /// Times a hot key cooled down.
+    pub demotions: u64,
+    /// From when a shard knows that windows have ended to when it has handed out their results.
+    pub window_close: Latencies,
+    /// From when the newest rows of a shard were taken in to when it has handed out the windows that ended.
+    pub end_to_end: Latencies,
+}
+
+/// One input's numbers.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct InputMetrics {
+    /// Its number among the inputs, or that of the handle.
+    pub name: String,
+    /// Rows taken in.
+    pub rows_in: u64,
+    /// No row before this event time is expected any more.
+    pub watermark: Option<i64>,
+    /// How far its watermark is ahead of the one furthest behind, in units of event time.
+    pub drift: u64,
+    /// It is silent and holds nobody back.
+    pub idle: bool,
+    /// It has no more rows.
+    pub ended: bool,
+    /// Time in which the engine had no room for its rows.
+    pub held_back: Duration,
 }
 
 /// One shard's numbers.
@@ -161,6 +295,33 @@ pub struct ShardMetrics {
 }
 
 impl Metrics {
+    /// Says how far each input is ahead of the one that is furthest behind, those left out that are idle or
+    /// have ended.
+    pub(crate) fn find_drift(&mut self) {
+        let counts = |input: &&InputMetrics| !input.idle && !input.ended;
+        let least = self.inputs.iter().filter(counts).filter_map(|input| input.watermark).min();
+        let Some(least) = least else { return };
+        for input in &mut self.inputs {
+            let ahead =
+                input.watermark.map_or(0, |watermark| watermark.abs_diff(least.min(watermark)));
+            input.drift = if input.ended { 0 } else { ahead };
+        }
+    }
+
+    /// An event time in seconds since 1970.
+    pub fn seconds(&self, time: i64) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "as clocks are compared")]
+        let (time, unit) = (time as f64, self.time_unit_nanos? as f64);
+        Some(time * unit / 1e9)
+    }
+
+    /// A span of event time in seconds.
+    pub fn span_seconds(&self, span: u64) -> Option<f64> {
+        #[expect(clippy::cast_precision_loss, reason = "as clocks are compared")]
+        let (span, unit) = (span as f64, self.time_unit_nanos? as f64);
+        Some(span * unit / 1e9)
+    }
+
     /// Bytes of the state of all shards.
     pub fn state_bytes(&self) -> u64 {
         self.shards.iter().map(|shard| shard.state_bytes).sum()

@@ -3,7 +3,9 @@
 pub(crate) mod wake;
 pub(crate) mod ring;
 pub(crate) mod message;
+pub mod latency;
 pub mod metrics;
+pub mod load_history;
 pub(crate) mod partials;
 pub mod sink;
 pub mod report;

@@ -5,6 +5,7 @@
 //! warmed up, and values are not copied.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::UInt32Array;
 use arrow::compute::take_record_batch;
@@ -123,6 +124,7 @@ impl Router {
     ) -> Result<Arc<Prepared>, RunError> {
         let mut lent = self.take_free();
         let prepared = Arc::get_mut(&mut lent).expect("`take_free` gives one nobody else holds");
+        prepared.taken_in = Some(Instant::now());
         self.job.keys.encode(batch, &mut prepared.keys)?;
         prepared.columns.clear();
         for input in &self.job.plan.inputs {

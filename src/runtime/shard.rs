@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arrow::array::{ArrayRef, Int64Array};
 use arrow::compute::cast;
@@ -46,6 +47,8 @@ pub(crate) struct Shard {
     ledger: Ledger,
     /// All windows that end at or before this are closed.
     watermark: i64,
+    /// When the newest rows that it has seen were taken in.
+    newest_rows: Option<Instant>,
     done: bool,
     pub(crate) stats: ShardStats,
 }
@@ -94,6 +97,7 @@ impl Shard {
             scratch: Scratch::default(),
             ledger: Ledger::new(0),
             watermark: i64::MIN,
+            newest_rows: None,
             done: false,
             stats: ShardStats::default(),
         }
@@ -206,6 +210,7 @@ impl Shard {
 
     fn receive(&mut self, from: usize, message: Message) -> Result<(), RunError> {
         if let Some(prepared) = &message.rows {
+            self.newest_rows = prepared.taken_in;
             let part = &prepared.parts[self.id];
             let mut start = 0;
             for segment in &part.segments {
@@ -267,7 +272,12 @@ impl Shard {
                 {
                     continue;
                 }
+                let (started, before) = (Instant::now(), self.stats.windows_emitted);
                 self.close_windows(watermark)?;
+                if self.stats.windows_emitted > before {
+                    let age = self.newest_rows.map(|taken_in| taken_in.elapsed());
+                    self.engine.meters[self.id].window_closed(started.elapsed(), age);
+                }
             }
             if watermark == i64::MAX
                 && self.engine.closing.load(Ordering::SeqCst)

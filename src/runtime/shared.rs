@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use crossbeam::channel::Sender;
 
 use super::message::Message;
-use super::metrics::ShardMeter;
+use super::metrics::{InputMeter, ShardMeter};
 use super::ring::Consumer;
 use super::router::RowCounts;
 use super::sink::{Sink, lock};
@@ -101,6 +101,8 @@ pub(crate) struct IngestShared {
     pub(crate) wake: Arc<Wake>,
     /// When it last did something, in microseconds since the engine started.
     last_active_us: AtomicU64,
+    /// What it tells of itself while it runs.
+    pub(crate) meter: InputMeter,
 }
 
 /// Nothing is being done with it: the idle clock runs.
@@ -120,6 +122,7 @@ impl IngestShared {
             state: AtomicU8::new(if of_worker { BUSY } else { QUIET }),
             wake,
             last_active_us: AtomicU64::new(0),
+            meter: InputMeter::default(),
         }
     }
 

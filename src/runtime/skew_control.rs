@@ -135,6 +135,14 @@ impl SkewControl {
         }
     }
 
+    /// How many keys are hot, how often one became hot, and how often one cooled down.
+    pub(crate) fn counts(&self) -> (u64, u64, u64) {
+        let state = lock(&self.state);
+        let (hot, demoted) = (state.policy.hot_keys() as u64, state.policy.demotions());
+        let given = state.policy.config().given.len() as u64;
+        (hot, (hot + demoted).saturating_sub(given), demoted)
+    }
+
     /// All decisions that are remembered, in words and numbers.
     pub(crate) fn hot_keys(&self) -> Vec<HotKeyReport> {
         let names = lock(&self.names);

@@ -18,7 +18,7 @@ pub trait Source: Send + Sync + Debug {
     fn take(&self) -> Result<Take, SourceError>;
 
     /// Rows that this source could not turn into a row of the schema, by reason. They are in no
-    /// batch. Read once, after all units are finished.
+    /// batch. May be asked while units are read; complete once all are finished.
     fn rejected(&self) -> Vec<(String, u64)> {
         Vec::new()
     }

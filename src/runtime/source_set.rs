@@ -5,9 +5,11 @@
 //! before it ([`SourceSet::sequence`]), which costs a few loads: the turn passes on as soon as a unit's
 //! own largest time is known, long before its rows are aggregated.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::metrics::InputMetrics;
 use super::sink::lock;
 use super::source::{Source, Take, Unit};
 use crate::error::SourceError;
@@ -29,6 +31,8 @@ pub(crate) struct SourceSet {
     /// Workers that are ahead in reading wait for the others.
     even: bool,
     state: Mutex<State>,
+    /// Rows of each input.
+    rows: Vec<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -94,8 +98,10 @@ impl SourceSet {
                 floor: i64::MIN,
             })
             .collect();
+        let rows = sources.iter().map(|_| AtomicU64::new(0)).collect();
         Self {
             sources,
+            rows,
             out_of_orderness: out_of_orderness.unwrap_or(0),
             has_time: out_of_orderness.is_some(),
             idle_timeout,
@@ -215,6 +221,27 @@ impl SourceSet {
         let promise = least.unwrap_or(state.promised);
         state.promised = state.promised.max(promise);
         promise
+    }
+
+    /// Counts rows of an input.
+    pub(crate) fn add_rows(&self, input: usize, rows: usize) {
+        self.rows[input].fetch_add(rows as u64, Ordering::Relaxed);
+    }
+
+    /// How it goes with each input.
+    pub(crate) fn metrics(&self) -> Vec<InputMetrics> {
+        let state = lock(&self.state);
+        let inputs = state.inputs.iter().zip(&self.rows).enumerate();
+        let metrics = inputs.map(|(number, (input, rows))| InputMetrics {
+            name: number.to_string(),
+            rows_in: rows.load(Ordering::Relaxed),
+            watermark: (self.has_time && input.max_time != i64::MIN)
+                .then(|| input.max_time.saturating_sub(self.out_of_orderness).max(input.floor)),
+            idle: input.idle,
+            ended: input.ended,
+            ..InputMetrics::default()
+        });
+        metrics.collect()
     }
 
     /// Rows that the sources themselves rejected, by reason.

@@ -115,6 +115,7 @@ impl Feed {
                 Some(batch) => {
                     let own = (taken.input, self.ingest.input_watermark());
                     self.ingest.promise(self.sources.promise(Some(own)));
+                    self.sources.add_rows(taken.input, batch.num_rows());
                     self.ingest.offer_checked(batch)?;
                     self.ingest.try_flush()?;
                 }

@@ -32,12 +32,18 @@ pub struct Imbalance {
     pub max_over_mean: f64,
 }
 
+impl Default for Imbalance {
+    fn default() -> Self {
+        Self { cov: 0.0, max_over_mean: 1.0 }
+    }
+}
+
 impl Imbalance {
     /// Unevenness of these loads (rows, busy nanoseconds, ..).
     pub fn of(loads: &[u64]) -> Self {
         let total: f64 = loads.iter().map(|&load| to_f64(load)).sum();
         if total <= 0.0 {
-            return Self { cov: 0.0, max_over_mean: 1.0 };
+            return Self::default();
         }
         let shards = to_f64(loads.len() as u64);
         let mean = total / shards;

@@ -297,6 +297,16 @@ impl Policy {
         self.ended.iter().chain(self.members.iter().map(|member| &member.now))
     }
 
+    /// How many keys are hot now.
+    pub fn hot_keys(&self) -> usize {
+        self.members.len()
+    }
+
+    /// How many decisions have ended: how often a key has cooled down.
+    pub fn demotions(&self) -> u64 {
+        self.ended.len() as u64 + self.dropped
+    }
+
     /// Ended decisions that were dropped because the log was full.
     pub fn decisions_dropped(&self) -> u64 {
         self.dropped

@@ -7,6 +7,7 @@
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 //! - `keygroups`: owners of key groups and keys.
+//! - `metrics`: a run that Prometheus scrapes.
 //! - `diagnose`: what is found and predicted, against counts made in another way.
 #![cfg(feature = "cli")]
 
@@ -19,3 +20,4 @@ mod outputs;
 mod ordered;
 mod keygroups;
 mod diagnose;
+mod metrics;
