@@ -112,6 +112,13 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) rejected: Option<PathBuf>,
 
+    /// Show how the run goes
+    ///
+    /// On a terminal a picture that changes: shards, hot keys, throughput, alerts; elsewhere a line a second on
+    /// standard error. Example: --watch --output daily.parquet
+    #[arg(long, help_heading = "Output")]
+    pub(super) watch: bool,
+
     /// Serve metrics for Prometheus at this address while the run goes on
     ///
     /// Under /metrics; port 0 takes any free one, which is told on standard error.

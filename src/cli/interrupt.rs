@@ -29,6 +29,7 @@ impl Interrupt {
         let state = Arc::clone(&interrupt.0);
         let asked = move || {
             if state.compare_exchange(RUNNING, ASKED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                super::watch::give_back_screen();
                 std::process::exit(INTERRUPTED);
             }
         };

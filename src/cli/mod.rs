@@ -21,6 +21,7 @@ mod args;
 mod json;
 mod options;
 mod outputs;
+mod watch;
 mod interrupt;
 mod bar;
 mod order;

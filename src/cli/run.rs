@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::args::RunArgs;
+use super::args::{ProgressMode, RunArgs};
 use super::bar::{Bar, Measure, State};
 use super::interrupt::{Interrupt, Interruptible};
 use super::options::JobOptions;
 use super::order::Ordered;
 use super::sink::{OutputSink, Outputs, RejectFile};
 use super::stats::StatsFile;
+use super::watch::{self, Watch};
 use super::{Failure, metrics, outputs, warning};
 use crate::config::Job;
 use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
@@ -25,6 +26,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         ("--stats", args.stats.as_ref()),
     ];
     outputs::check_distinct(&options.inputs, &files)?;
+    watch::check(args)?;
     let mut server = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let interrupt = Interrupt::listen();
     let rejects = match &args.rejected {
@@ -47,8 +49,12 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     if let (Ok(engine), Some(server)) = (&run, &mut server) {
         metrics::serve(server, engine);
     }
+    let watch = match &run {
+        Ok(engine) if args.watch => Some(Watch::start(engine)?),
+        _ => None,
+    };
     let finished = run.and_then(Engine::finish);
-    drop((bar, server));
+    drop((bar, watch, server));
     let report = match finished {
         Ok(report) => report,
         Err(error) => {
@@ -103,7 +109,8 @@ fn bar(args: &RunArgs, inputs: &Inputs, outputs: &Arc<Outputs>, rows: &Arc<Atomi
     let (progress, outputs, rows) =
         (Arc::clone(&inputs.progress), Arc::clone(outputs), Arc::clone(rows));
     let is_live = inputs.sources.iter().any(|source| source.is_live());
-    Bar::start(args.job.progress, Measure::Bytes, move || {
+    let mode = if args.watch { ProgressMode::Never } else { args.job.progress };
+    Bar::start(mode, Measure::Bytes, move || {
         if is_live {
             outputs.show_if_quiet();
         }

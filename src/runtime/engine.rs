@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use super::affinity;
 use super::ingest::Ingest;
 use super::metrics::Metrics;
-use super::report::{RunReport, ShardReport};
+use super::report::{HotKeyReport, RunReport, ShardReport};
 use super::shard::Shard;
 use super::shared::{EngineShared, Request};
 use super::sink::{Sink, lock};
@@ -274,6 +274,15 @@ pub struct MetricsReader {
 }
 
 impl MetricsReader {
+    /// The keys that are hot now, heaviest first.
+    pub fn hot_keys(&self) -> Vec<HotKeyReport> {
+        let all = self.shared.skew.as_ref().map(|skew| skew.hot_keys()).unwrap_or_default();
+        let mut hot =
+            all.into_iter().filter(|key| key.demoted_at_row.is_none()).collect::<Vec<_>>();
+        hot.sort_by(|a, b| b.share.total_cmp(&a.share));
+        hot
+    }
+
     /// The numbers as they stand.
     pub fn metrics(&self) -> Metrics {
         let (shared, job) = (&self.shared, &self.shared.job);

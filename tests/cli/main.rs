@@ -7,7 +7,7 @@
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 //! - `keygroups`: owners of key groups and keys.
-//! - `metrics`: a run that Prometheus scrapes.
+//! - `metrics`: a run that Prometheus scrapes, or a person watches.
 //! - `diagnose`: what is found and predicted, against counts made in another way.
 #![cfg(feature = "cli")]
 

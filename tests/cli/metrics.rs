@@ -52,3 +52,27 @@ fn addresses_that_cannot_be_had_are_refused() {
         run_line(&format!("run {file} --metrics {address}")).refused(code, words);
     }
 }
+
+#[test]
+fn without_a_terminal_watching_is_plain_lines() {
+    let mut child = command(&["run", "-", "--key", "k", "--watch"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(b"k\n7\n7\n8\n").unwrap();
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = told.next().unwrap().unwrap();
+    assert!(first.contains(" rows, ") && first.contains("busiest shard"), "{first}");
+    drop(stdin);
+    let last = told.map(Result::unwrap).last().unwrap();
+    assert!(last.contains(" s: 3 rows, "), "{last}");
+    assert!(!last.contains('\u{1b}'), "no picture: {last:?}");
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let mut lines = std::str::from_utf8(&output.stdout).unwrap().lines().collect::<Vec<_>>();
+    lines.sort_unstable();
+    assert_eq!(lines, ["7,2", "8,1", "k,count"]);
+}
