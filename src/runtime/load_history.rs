@@ -63,7 +63,7 @@ mod tests {
     fn spans_look_back_as_far_as_they_say() {
         let mut history = LoadHistory::new(2);
         // All rows to one shard for ten seconds, then even for ten.
-        for second in 1..=20 {
+        for second in 1_u64..=20 {
             let skewed = second.min(10) * 100;
             let even = second.saturating_sub(10) * 50;
             history.record(&metrics(second, [skewed + even, even]));
