@@ -14,7 +14,7 @@ use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
 use crate::time::event_time::{Unit, limits};
-use crate::time::window::{Tumbling, Window};
+use crate::time::window::{Window, Windows};
 
 /// Rows a batch is cut into by default: keys, hashes and a few columns of so many rows stay in a core's
 /// second-level cache.
@@ -22,6 +22,9 @@ pub const BATCH_ROWS_DEFAULT: usize = 8192;
 
 /// Batches a ring holds by default.
 pub const RING_CAPACITY_DEFAULT: usize = 8;
+
+/// Windows that may be open in one shard by default.
+pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
 
 /// Where the shards' threads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +88,7 @@ pub struct Job {
     pub(crate) keys: KeyEncoder,
     pub(crate) plan: Plan,
     pub(crate) time: Option<EventTime>,
-    pub(crate) windows: Option<Tumbling>,
+    pub(crate) windows: Option<Windows>,
     pub(crate) workers: usize,
     pub(crate) max_parallelism: u32,
     pub(crate) ring_capacity: usize,
@@ -126,7 +129,7 @@ impl Job {
             batch_rows: BATCH_ROWS_DEFAULT,
             pinning: Pinning::Auto,
             idle_timeout: None,
-            open_windows_max: 100_000,
+            open_windows_max: OPEN_WINDOWS_DEFAULT,
             isa: Isa::best(),
             skew: SkewMode::Adaptive,
             salts: Salts::Auto,
@@ -273,6 +276,9 @@ impl JobBuilder {
         self
     }
 
+    /// Windows that may be open in one shard by default.
+    pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
+
     /// Where the shards' threads run. Default: pinned, if there are enough cores.
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;
@@ -286,7 +292,8 @@ impl JobBuilder {
         self
     }
 
-    /// Windows that may be open in one shard at once; one more is an error of the run. Default: 100,000.
+    /// Windows that may be open in one shard at once; one more is an error of the run. Slices of windows
+    /// that overlap count as windows. Default: 100,000.
     pub fn open_windows_max(mut self, windows: usize) -> Self {
         self.open_windows_max = windows;
         self
@@ -351,7 +358,7 @@ impl JobBuilder {
         }
         let (time, windows) = self.validated_time()?;
         let mut fields = Vec::new();
-        if let (Some(time), Some(_)) = (&time, windows) {
+        if let (Some(time), Some(_)) = (&time, &windows) {
             let data_type = self.schema.field(time.column).data_type();
             fields.push(Field::new("window_start", data_type.clone(), false));
             fields.push(Field::new("window_end", data_type.clone(), false));
@@ -411,7 +418,7 @@ impl JobBuilder {
         Ok(workers)
     }
 
-    fn validated_time(&self) -> Result<(Option<EventTime>, Option<Tumbling>), ConfigError> {
+    fn validated_time(&self) -> Result<(Option<EventTime>, Option<Windows>), ConfigError> {
         let Some(name) = &self.time else {
             if self.window == Window::None {
                 return Ok((None, None));
@@ -428,12 +435,7 @@ impl JobBuilder {
             found: data_type.to_string(),
             expected: "it must be a timestamp, a date, or an integer of up to 63 bits".into(),
         })?;
-        let windows = match self.window {
-            Window::None => None,
-            Window::Tumbling { size, offset } => {
-                Some(Tumbling::new(size, offset, unit, limits(data_type))?)
-            }
-        };
+        let windows = Windows::new(self.window, unit, limits(data_type))?;
         let out_of_orderness = unit.at_least(self.out_of_orderness);
         Ok((Some(EventTime { column, out_of_orderness }), windows))
     }

@@ -189,14 +189,21 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
     pub(super) time_format: Option<String>,
 
-    /// Windows: none or tumbling:SIZE
+    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE or cumulate:STEP/MAX
     ///
-    /// Sizes like 500ms, 10s, 1m, 1h, 1d. Example: --time ts --window tumbling:1h
+    /// Sizes like 500ms, 10s, 1m, 1h, 1d. Calendar days, weeks (from Monday) and months in a time zone:
+    /// tumbling:1d@Europe/Berlin, tumbling:1w@ZONE, tumbling:1mo@ZONE, and multiples; weeks and months
+    /// without a zone are of UTC. Timestamps without a zone are taken as UTC.
+    /// hopping: a window of SIZE starts every SLIDE, and a row is in all that hold its time (if SLIDE is
+    /// longer than SIZE there are gaps, whose rows are rejected as `between_windows`).
+    /// cumulate: windows that start together every MAX and end STEP apart, so that each gives the result
+    /// so far. Example: --time ts --window hopping:1h/15m
     #[arg(long, value_name = "W", default_value = "none", help_heading = "Job")]
     pub(super) window: String,
 
     /// Shift of all windows
     ///
+    /// Not for calendar windows, which begin at local midnight.
     /// Example, for days that begin at 22:00 UTC: --window tumbling:1d --window-offset -2h
     #[arg(long, value_name = "D", allow_hyphen_values = true, help_heading = "Job")]
     pub(super) window_offset: Option<String>,
@@ -220,6 +227,15 @@ pub(super) struct JobArgs {
     /// For pipes; a file is never silent. Example: --idle-timeout 30s
     #[arg(long, value_name = "D", help_heading = "Job")]
     pub(super) idle_timeout: Option<String>,
+
+    /// Windows that may be open in one shard at once
+    ///
+    /// More is an error: a window takes some kilobytes even if it is empty, and many open ones
+    /// mostly mean a wrong size or time unit. Slices of overlapping windows count as windows.
+    /// Example: --open-windows 1000000
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    #[arg(default_value_t = crate::config::OPEN_WINDOWS_DEFAULT)]
+    pub(super) open_windows: usize,
 
     /// Shards [default: one per core available to the process]
     ///

@@ -43,6 +43,7 @@ pub(super) struct JobOptions {
     isa: Isa,
     skew: SkewMode,
     salts: Salts,
+    open_windows: usize,
 }
 
 impl JobOptions {
@@ -80,6 +81,7 @@ impl JobOptions {
             isa: Isa::parse(&args.isa)?,
             skew: SkewMode::parse(&args.skew)?,
             salts: Salts::parse(&args.salts)?,
+            open_windows: args.open_windows,
         };
         // Numbers are checked by the builder; in a job without columns nothing else can be wrong.
         let trial = Job::builder(Arc::new(arrow::datatypes::Schema::empty()));
@@ -157,6 +159,7 @@ impl JobOptions {
             .ring_capacity(self.ring_capacity)
             .isa(self.isa)
             .salts(self.salts)
+            .open_windows_max(self.open_windows)
     }
 
     pub(super) fn has_windows(&self) -> bool {
@@ -185,17 +188,33 @@ fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
 fn window(args: &JobArgs) -> Result<Window, ConfigError> {
     let window = Window::parse(&args.window)?;
     let Some(text) = &args.window_offset else { return Ok(window) };
-    match window {
-        Window::Tumbling { size, .. } => {
-            Ok(Window::Tumbling { size, offset: window_offset(text, size)? })
+    Ok(match window {
+        Window::None => {
+            return Err(ConfigError::Inconsistent(
+                "--window-offset shifts windows, but there are none; add --window tumbling:SIZE"
+                    .into(),
+            ));
         }
-        Window::None => Err(ConfigError::Inconsistent(
-            "--window-offset shifts windows, but there are none; add --window tumbling:SIZE".into(),
-        )),
-    }
+        Window::Tumbling { size, .. } => {
+            Window::Tumbling { size, offset: window_offset(text, size)? }
+        }
+        Window::Hopping { size, slide, .. } => {
+            Window::Hopping { size, slide, offset: window_offset(text, slide)? }
+        }
+        Window::Cumulate { step, max, .. } => {
+            Window::Cumulate { step, max, offset: window_offset(text, max)? }
+        }
+        Window::Calendar { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "windows of calendar days, weeks and months begin at local midnight and cannot be shifted; \
+                 leave --window-offset out"
+                    .into(),
+            ));
+        }
+    })
 }
 
-/// A shift in either direction, as one of at least 0 and less than `size`.
+/// A shift in either direction, as one of at least 0 and less than `size`, after which windows repeat.
 fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
     let (negative, length) = match text.trim().strip_prefix('-') {
         Some(length) => (true, parse_duration(length)?),

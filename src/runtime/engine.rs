@@ -59,7 +59,8 @@ impl Engine {
         sources: Option<Vec<Arc<dyn Source>>>,
     ) -> Result<Self, RunError> {
         let job = Arc::new(job);
-        let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
+        let out_of_orderness =
+            job.windows.as_ref().and(job.time.as_ref()).map(|time| time.out_of_orderness);
         let sources = sources.map(|sources| {
             let even = job.skew != SkewMode::Off;
             let idle_timeout = job.idle_timeout;
@@ -222,12 +223,10 @@ impl Engine {
         let mut rejected =
             self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
         let rows_in = counts.rows_in + rejected.iter().map(|(_, rows)| rows).sum::<u64>();
-        for (reason, rows) in
-            [("null_time", counts.null_time), ("time_out_of_range", counts.time_out_of_range)]
-        {
-            match rejected.iter_mut().find(|(known, _)| known == reason) {
+        for (reason, rows) in counts.rejected() {
+            match rejected.iter_mut().find(|(known, _)| known == reason.name()) {
                 Some((_, sum)) => *sum += rows,
-                None if rows > 0 => rejected.push((reason.to_owned(), rows)),
+                None if rows > 0 => rejected.push((reason.name().to_owned(), rows)),
                 None => {}
             }
         }

@@ -45,6 +45,8 @@ pub struct Ingest {
     backlog: Option<(RecordBatch, usize)>,
     /// The watermark that each shard was last told.
     told: Vec<i64>,
+    /// For each shard, the least watermark that would let it give something.
+    awaited: Vec<i64>,
     /// For a worker that reads several inputs: what it promises, which then replaces the router's.
     promise: Option<i64>,
     mini_batch: MiniBatch,
@@ -125,6 +127,7 @@ impl Ingest {
             outbox: (0..shards).map(|_| None).collect(),
             backlog: None,
             told: vec![i64::MIN; shards],
+            awaited: vec![i64::MIN; shards],
             promise: None,
             mini_batch: MiniBatch::new(),
             partials_queued: 0,
@@ -253,10 +256,7 @@ impl Ingest {
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         let mut total = lock(&self.engine.finished_counts);
-        total.rows_in += self.router.counts.rows_in;
-        total.late += self.router.counts.late;
-        total.null_time += self.router.counts.null_time;
-        total.time_out_of_range += self.router.counts.time_out_of_range;
+        total.add(&self.router.counts);
         drop(total);
         if !self.engine.reads {
             self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
@@ -415,8 +415,18 @@ impl Ingest {
                 let rows = Some(Arc::clone(prepared));
                 let message = Message { rows, partials, closings, watermark, end: false };
                 self.outbox[shard] = Some(message);
-                self.told[shard] = watermark;
+                self.tell(shard, watermark);
             }
+        }
+    }
+
+    /// Takes note of the watermark that a shard will be told.
+    fn tell(&mut self, shard: usize, watermark: i64) {
+        self.told[shard] = watermark;
+        if let Some(windows) = &self.engine.job.windows
+            && watermark >= self.awaited[shard]
+        {
+            self.awaited[shard] = windows.point_after(watermark);
         }
     }
 
@@ -476,19 +486,17 @@ impl Ingest {
     /// Queues the watermark for shards that would close a window if they knew it, with the partials of
     /// such windows; false if there are none.
     fn queue_watermark(&mut self) -> bool {
-        let Some(windows) = self.engine.job.windows else { return false };
-        if self.ended {
+        if self.ended || self.engine.job.windows.is_none() {
             return false;
         }
         let watermark = self.current_watermark();
         let mut queued = false;
-        for (shard, told) in self.told.iter_mut().enumerate() {
-            // Window ends are window starts: something can close only if the start has changed.
-            if watermark > *told && windows.start(watermark) != windows.start(*told) {
+        for shard in 0..self.told.len() {
+            if watermark > self.told[shard] && watermark >= self.awaited[shard] {
                 let (partials, closings) = self.router.partials.take_closed(shard, watermark);
                 let message = Message { rows: None, partials, closings, watermark, end: false };
                 self.outbox[shard] = Some(message);
-                *told = watermark;
+                self.tell(shard, watermark);
                 queued = true;
             }
         }

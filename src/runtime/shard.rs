@@ -4,7 +4,6 @@
 //! it, so the same code serves a pinned worker, a simulator and an embedder's loop. Only the shard writes
 //! its state; it takes control decisions between messages.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,18 +16,21 @@ use super::message::Message;
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
+use super::windows::{Bounds, OpenWindows};
+use crate::config::Job;
 use crate::error::{RunError, SinkError};
 use crate::skew::ledger::{Ledger, LedgerError};
 use crate::state::pane::{Pane, Scratch};
+use crate::time::window::Span;
 
 /// Rows of a result batch.
 const EMIT_ROWS: u32 = 8192;
 
-/// Panes kept with their memory for later windows.
-const SPARE_PANES_MAX: usize = 2;
-
-/// Messages between two looks at the size of the state.
+/// Messages between two looks at the size of the state, at least.
 const STATE_CHECK_MESSAGES: u64 = 64;
+
+/// Panes that are looked at whenever windows close; more only every so many messages.
+const STATE_CHECK_PANES: usize = 256;
 
 /// One shard.
 #[derive(Debug)]
@@ -38,12 +40,9 @@ pub(crate) struct Shard {
     inbound: Vec<Inbound>,
     /// Version of the set of producers that `inbound` reflects.
     version: u64,
-    /// Open panes by start of their window.
-    panes: BTreeMap<i64, Pane>,
-    spare: Vec<Pane>,
-    scratch: Scratch,
+    windows: OpenWindows,
     /// Proves that each partial is merged exactly once.
-    ledger: Ledger,
+    ledger: Ledger<Span>,
     /// All windows that end at or before this are closed.
     watermark: i64,
     done: bool,
@@ -60,6 +59,8 @@ pub(crate) struct ShardStats {
     pub(crate) state_bytes_max: usize,
     pub(crate) no_huge_pages: bool,
     messages: u64,
+    /// When the size of the state is to be looked at next.
+    check_at: u64,
 }
 
 /// A producer, as this shard sees it.
@@ -86,12 +87,10 @@ impl Shard {
     pub(crate) fn new(id: usize, engine: Arc<EngineShared>) -> Self {
         Self {
             id,
+            windows: OpenWindows::new(Arc::clone(&engine.job)),
             engine,
             inbound: Vec::new(),
             version: 0,
-            panes: BTreeMap::new(),
-            spare: Vec::new(),
-            scratch: Scratch::default(),
             ledger: Ledger::new(0),
             watermark: i64::MIN,
             done: false,
@@ -186,16 +185,14 @@ impl Shard {
     }
 
     fn receive(&mut self, from: usize, message: Message) -> Result<(), RunError> {
+        let job = Arc::clone(&self.engine.job);
         if let Some(prepared) = &message.rows {
             let part = &prepared.parts[self.id];
             let mut start = 0;
             for segment in &part.segments {
                 let rows = &part.selection[start..segment.end];
                 start = segment.end;
-                let job = Arc::clone(&self.engine.job);
-                let scratch = &mut self.scratch;
-                let pane =
-                    open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
+                let (pane, scratch) = self.windows.pane(segment.window)?;
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
@@ -204,9 +201,7 @@ impl Shard {
         let defect = |error: LedgerError| RunError::Defect(error.to_string());
         for mut partial in message.partials {
             self.ledger.receive(ingest, partial.window, partial.number).map_err(defect)?;
-            let job = Arc::clone(&self.engine.job);
-            let scratch = &mut self.scratch;
-            let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, partial.window)?;
+            let (pane, scratch) = self.windows.pane(partial.window)?;
             pane.merge(&job.plan, &mut partial.pane, scratch);
         }
         for closing in message.closings {
@@ -216,7 +211,7 @@ impl Shard {
         inbound.watermark = inbound.watermark.max(message.watermark);
         inbound.ended |= message.end;
         self.stats.messages += 1;
-        if self.stats.messages.is_multiple_of(STATE_CHECK_MESSAGES) {
+        if self.stats.messages >= self.stats.check_at {
             self.measure_state();
         }
         Ok(())
@@ -224,12 +219,13 @@ impl Shard {
 
     /// Takes note of the size of the state.
     fn measure_state(&mut self) {
-        let keys = self.panes.values().map(Pane::len).sum::<usize>();
-        let bytes = self.panes.values().map(Pane::bytes).sum::<usize>();
-        if bytes > self.stats.state_bytes_max {
-            self.stats.state_keys_max = self.stats.state_keys_max.max(keys);
-            self.stats.state_bytes_max = bytes;
-            self.stats.no_huge_pages |= self.panes.values().any(|pane| !pane.huge_pages());
+        let panes = self.windows.len() as u64;
+        self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
+        let size = self.windows.size();
+        if size.bytes > self.stats.state_bytes_max {
+            self.stats.state_keys_max = self.stats.state_keys_max.max(size.keys);
+            self.stats.state_bytes_max = size.bytes;
+            self.stats.no_huge_pages |= !size.huge_pages;
         }
     }
 
@@ -282,33 +278,22 @@ impl Shard {
     }
 
     fn close_windows(&mut self, watermark: i64) -> Result<(), RunError> {
-        if self.panes.is_empty() && watermark != i64::MAX && self.engine.job.windows.is_none() {
+        if self.engine.job.windows.is_none() && watermark != i64::MAX {
             self.watermark = watermark;
             return Ok(());
         }
-        self.measure_state();
-        while let Some((&window, _)) = self.panes.first_key_value() {
-            let end = self.engine.job.windows.map_or(i64::MAX, |windows| windows.end(window));
-            if end > watermark {
-                break;
-            }
-            let mut pane = self.panes.remove(&window).expect("it was there just now");
-            let mut emitted = Ok(());
-            let mut rows_out = 0;
-            let engine = Arc::clone(&self.engine);
-            emit_pane(&engine, &mut pane, window, &mut self.scratch, &mut |batch| {
-                rows_out += batch.num_rows() as u64;
-                emitted = engine.sink.results(self.id, batch);
-                emitted.is_ok()
-            })?;
-            self.stats.rows_out += rows_out;
-            self.stats.windows_emitted += 1;
-            emitted?;
-            if self.spare.len() < SPARE_PANES_MAX {
-                pane.clear();
-                self.spare.push(pane);
-            }
+        if self.windows.len() <= STATE_CHECK_PANES || watermark == i64::MAX {
+            self.measure_state();
         }
+        let (engine, id) = (Arc::clone(&self.engine), self.id);
+        let stats = &mut self.stats;
+        self.windows.close(watermark, &mut |pane, bounds, scratch| {
+            stats.windows_emitted += 1;
+            emit_pane(&engine.job, pane, bounds, scratch, &mut |batch| {
+                stats.rows_out += batch.num_rows() as u64;
+                Ok(engine.sink.results(id, batch)?)
+            })
+        })?;
         self.watermark = watermark;
         self.engine.sink.progress(self.id, watermark)?;
         Ok(())
@@ -329,51 +314,25 @@ impl Shard {
     /// The results as they stand, of all open windows.
     pub(crate) fn snapshot(&mut self) -> Result<Vec<RecordBatch>, RunError> {
         let mut batches = Vec::new();
-        for (window, pane) in &mut self.panes {
-            emit_pane(&self.engine, pane, *window, &mut self.scratch, &mut |batch| {
+        let job = Arc::clone(&self.engine.job);
+        self.windows.snapshot(&mut |pane, bounds, scratch| {
+            emit_pane(&job, pane, bounds, scratch, &mut |batch| {
                 batches.push(batch);
-                true
-            })?;
-        }
+                Ok(())
+            })
+        })?;
         Ok(batches)
     }
 }
 
-/// The open pane of `window`, opened if needed.
-fn open_pane<'a>(
-    panes: &'a mut BTreeMap<i64, Pane>,
-    spare: &mut Vec<Pane>,
-    engine: &EngineShared,
-    window: i64,
-) -> Result<&'a mut Pane, RunError> {
-    use std::collections::btree_map::Entry;
-    let open = panes.len();
-    match panes.entry(window) {
-        Entry::Occupied(entry) => Ok(entry.into_mut()),
-        Entry::Vacant(entry) => {
-            let job = &engine.job;
-            if open >= job.open_windows_max {
-                return Err(RunError::Limit(format!(
-                    "more than {} windows are open in one shard; raise the limit of open windows, or \
-                     lower the out-of-orderness, or make the windows longer",
-                    job.open_windows_max
-                )));
-            }
-            Ok(entry.insert(spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan))))
-        }
-    }
-}
-
-/// Gives the results of a pane to `deliver`, batch by batch, until it answers false. Changes nothing.
+/// Gives the results of a pane to `deliver`, batch by batch. Changes nothing.
 fn emit_pane(
-    engine: &EngineShared,
+    job: &Job,
     pane: &mut Pane,
-    window: i64,
+    bounds: Bounds,
     scratch: &mut Scratch,
-    deliver: &mut dyn FnMut(RecordBatch) -> bool,
+    deliver: &mut dyn FnMut(RecordBatch) -> Result<(), RunError>,
 ) -> Result<(), RunError> {
-    let job = &engine.job;
-    let bounds = job.windows.map(|windows| (window, windows.end(window)));
     let time_type = job.time.as_ref().map(|time| job.schema.field(time.column).data_type());
     let text = || match (bounds, time_type) {
         (Some((start, end)), Some(data_type)) => {
@@ -398,9 +357,7 @@ fn emit_pane(
             RecordBatch::try_new(Arc::clone(&job.output_schema), columns)
                 .map_err(|error| RunError::Sink(SinkError::Failed(error.to_string())))?
         };
-        if !deliver(batch) {
-            break;
-        }
+        deliver(batch)?;
     }
     Ok(())
 }

@@ -9,9 +9,9 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 use crossbeam::channel::Sender;
 
+use super::assign::RowCounts;
 use super::message::Message;
 use super::ring::Consumer;
-use super::router::RowCounts;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
 use super::wake::Wake;

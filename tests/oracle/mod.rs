@@ -38,13 +38,51 @@ pub(crate) struct Spec {
     pub(crate) aggregates: Vec<(Func, usize)>,
 }
 
-/// Tumbling windows, in the unit of the time column.
+/// Windows, in the unit of the time column.
 #[derive(Debug, Clone)]
 pub(crate) struct Windows {
     pub(crate) column: usize,
-    pub(crate) size: i128,
+    pub(crate) kind: Kind,
     pub(crate) offset: i128,
     pub(crate) out_of_orderness: i128,
+}
+
+/// Which windows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Tumbling { size: i128 },
+    Hopping { size: i128, slide: i128 },
+    Cumulate { step: i128, max: i128 },
+}
+
+impl Windows {
+    /// Length of the longest window.
+    pub(crate) fn size(&self) -> i128 {
+        match self.kind {
+            Kind::Tumbling { size } | Kind::Hopping { size, .. } => size,
+            Kind::Cumulate { max, .. } => max,
+        }
+    }
+
+    /// All windows that hold `time`, in order: start and end.
+    fn holding(&self, time: i128) -> Vec<(i128, i128)> {
+        let floor = |step: i128| time - (time - self.offset).rem_euclid(step);
+        match self.kind {
+            Kind::Tumbling { size } => vec![(floor(size), floor(size) + size)],
+            Kind::Hopping { size, slide } => {
+                let last = floor(slide);
+                let starts = (0..).map(|k| last - k * slide);
+                let mut starts = starts.take_while(|start| time < start + size).collect::<Vec<_>>();
+                starts.reverse();
+                starts.into_iter().map(|start| (start, start + size)).collect()
+            }
+            Kind::Cumulate { step, max } => {
+                let start = floor(max);
+                let ends = (1..=max / step).map(|k| start + k * step);
+                ends.filter(|end| time < *end).map(|end| (start, end)).collect()
+            }
+        }
+    }
 }
 
 /// The rows of one input, column by column, and the order of what happens in it.
@@ -74,6 +112,7 @@ pub(crate) struct Outcome {
     pub(crate) late: u64,
     pub(crate) null_time: u64,
     pub(crate) out_of_range: u64,
+    pub(crate) between: u64,
     /// In order; `None` if some result does not fit its type.
     pub(crate) rows: Option<Vec<Row>>,
 }
@@ -111,29 +150,39 @@ pub(crate) fn expect(spec: &Spec, inputs: &[Input]) -> Outcome {
             };
             for row in range {
                 outcome.rows_in += 1;
-                let mut group = Row::new();
+                let mut bounds = vec![Row::new()];
                 if let Some(windows) = &spec.windows {
                     let Value::Int(time) = input.columns[windows.column][row] else {
                         outcome.null_time += 1;
                         continue;
                     };
-                    let start = time - (time - windows.offset).rem_euclid(windows.size);
-                    let end = start + windows.size;
+                    let holding = windows.holding(time);
                     let (least, largest) = limits(&spec.types[windows.column]);
-                    if start < least || end > largest {
+                    if holding.iter().any(|(start, end)| *start < least || *end > largest) {
                         outcome.out_of_range += 1;
                         continue;
                     }
                     latest = latest.max(time);
-                    if end <= (latest - windows.out_of_orderness).max(promised) {
+                    if holding.is_empty() {
+                        outcome.between += 1;
+                        continue;
+                    }
+                    let watermark = (latest - windows.out_of_orderness).max(promised);
+                    let open = holding.into_iter().filter(|(_, end)| *end > watermark);
+                    bounds = open
+                        .map(|(start, end)| vec![start, end])
+                        .map(|bounds| bounds.into_iter().map(Value::Int).collect())
+                        .collect();
+                    if bounds.is_empty() {
                         outcome.late += 1;
                         continue;
                     }
-                    group.extend([Value::Int(start), Value::Int(end)]);
                 }
-                group.extend(spec.keys.iter().map(|key| input.columns[*key][row].as_key()));
                 outcome.aggregated += 1;
-                groups.entry(group).or_default().push((number, row));
+                for mut group in bounds {
+                    group.extend(spec.keys.iter().map(|key| input.columns[*key][row].as_key()));
+                    groups.entry(group).or_default().push((number, row));
+                }
             }
         }
     }
