@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::aggregate::plan::Plan;
+use crate::aggregate::revision::REVISION;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
 use crate::kernel::Isa;
@@ -89,6 +90,10 @@ pub struct Job {
     pub(crate) plan: Plan,
     pub(crate) time: Option<EventTime>,
     pub(crate) windows: Option<Windows>,
+    /// For session windows, the gap, and where the times of a key's rows stand among its aggregates.
+    pub(crate) sessions: Option<(i64, usize)>,
+    /// Where corrections are counted among a key's aggregates, if late rows are allowed.
+    pub(crate) revision: Option<usize>,
     pub(crate) workers: usize,
     pub(crate) max_parallelism: u32,
     pub(crate) ring_capacity: usize,
@@ -121,6 +126,7 @@ impl Job {
             time: None,
             time_unit: TimeUnit::Millisecond,
             out_of_orderness: Duration::ZERO,
+            allowed_lateness: Duration::ZERO,
             window: Window::None,
             aggregates: Vec::new(),
             workers: None,
@@ -159,6 +165,11 @@ impl Job {
         self.isa
     }
 
+    /// Type of the event-time column.
+    pub(crate) fn time_type(&self) -> Option<&DataType> {
+        self.time.as_ref().map(|time| self.schema.field(time.column).data_type())
+    }
+
     /// Number of leading output columns that say window and key: what ordered output sorts by.
     pub fn grouping_columns(&self) -> usize {
         self.keys.fields().len() + if self.windows.is_some() { 2 } else { 0 }
@@ -193,6 +204,7 @@ pub struct JobBuilder {
     time: Option<String>,
     time_unit: TimeUnit,
     out_of_orderness: Duration,
+    allowed_lateness: Duration,
     window: Window,
     aggregates: Vec<Aggregate>,
     workers: Option<usize>,
@@ -231,6 +243,20 @@ impl JobBuilder {
     /// How far behind its largest value so far an input's event time may run. Default: 0.
     pub fn out_of_orderness(mut self, bound: Duration) -> Self {
         self.out_of_orderness = bound;
+        self
+    }
+
+    /// How long after its end a window takes late rows. Default: 0.
+    ///
+    /// The result of a window is given when the watermark reaches its end, and given again, for the keys
+    /// concerned, after late rows. The last output column `revision` is 0 in the first result; it is one
+    /// more than before in each later one of the same key and window, and 1 in the first one of a key that
+    /// had only late rows. Late rows are gathered: corrections are given whenever the watermark reaches
+    /// the end of a window, or of a window's lateness, so that which revisions there are depends on the rows
+    /// alone. Whether a row is late, and with which correction it goes, is decided against the watermark
+    /// at that row in its own input. Not for session windows.
+    pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
+        self.allowed_lateness = lateness;
         self
     }
 
@@ -357,20 +383,21 @@ impl JobBuilder {
             positive("mini-batch size", 0, usize::MAX)?;
         }
         let (time, windows) = self.validated_time()?;
-        let mut fields = Vec::new();
-        if let (Some(time), Some(_)) = (&time, &windows) {
-            let data_type = self.schema.field(time.column).data_type();
-            fields.push(Field::new("window_start", data_type.clone(), false));
-            fields.push(Field::new("window_end", data_type.clone(), false));
-        }
-        fields.extend(keys.fields().iter().cloned());
-        for (i, field) in fields.iter().enumerate() {
-            if fields[..i].iter().any(|other| other.name() == field.name()) {
-                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+        let mut fields = self.grouping_fields(&keys, time.as_ref(), windows.as_ref())?;
+        let mut reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        let corrects = windows.as_ref().is_some_and(|windows| windows.lateness() > 0);
+        if corrects {
+            if reserved.contains(&REVISION) {
+                return Err(ConfigError::DuplicateOutput { name: REVISION.to_owned() });
             }
+            reserved.push(REVISION);
         }
-        let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-        let plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
+        let mut plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
+        let session = windows.as_ref().and_then(Windows::session);
+        let sessions = session
+            .zip(time.as_ref())
+            .map(|(session, time)| (session.gap, plan.keep_extent(time.column)));
+        let revision = corrects.then(|| plan.keep_revision());
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
         let job = Job {
             schema: self.schema,
@@ -379,6 +406,8 @@ impl JobBuilder {
             plan,
             time,
             windows,
+            sessions,
+            revision,
             workers,
             max_parallelism: self.max_parallelism,
             ring_capacity: self.ring_capacity,
@@ -395,6 +424,28 @@ impl JobBuilder {
         };
         job.skew_policy()?;
         Ok(job)
+    }
+
+    /// The output columns that say window and key.
+    fn grouping_fields(
+        &self,
+        keys: &KeyEncoder,
+        time: Option<&EventTime>,
+        windows: Option<&Windows>,
+    ) -> Result<Vec<Field>, ConfigError> {
+        let mut fields = Vec::new();
+        if let (Some(time), Some(_)) = (time, windows) {
+            let data_type = self.schema.field(time.column).data_type();
+            fields.push(Field::new("window_start", data_type.clone(), false));
+            fields.push(Field::new("window_end", data_type.clone(), false));
+        }
+        fields.extend(keys.fields().iter().cloned());
+        for (i, field) in fields.iter().enumerate() {
+            if fields[..i].iter().any(|other| other.name() == field.name()) {
+                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+            }
+        }
+        Ok(fields)
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {
@@ -435,7 +486,10 @@ impl JobBuilder {
             found: data_type.to_string(),
             expected: "it must be a timestamp, a date, or an integer of up to 63 bits".into(),
         })?;
-        let windows = Windows::new(self.window, unit, limits(data_type))?;
+        let lateness = unit.at_least(self.allowed_lateness);
+        let windows = Windows::new(self.window, unit, limits(data_type))?
+            .map(|windows| windows.allow_lateness(lateness))
+            .transpose()?;
         let out_of_orderness = unit.at_least(self.out_of_orderness);
         Ok((Some(EventTime { column, out_of_orderness }), windows))
     }

@@ -21,6 +21,8 @@ mod number;
 mod primitive;
 pub(crate) mod plan;
 mod rows_count;
+pub(crate) mod extent;
+pub(crate) mod revision;
 pub(crate) mod spec;
 pub(crate) mod wide;
 

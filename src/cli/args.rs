@@ -189,7 +189,7 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
     pub(super) time_format: Option<String>,
 
-    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE or cumulate:STEP/MAX
+    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX or session:GAP
     ///
     /// Sizes like 500ms, 10s, 1m, 1h, 1d. Calendar days, weeks (from Monday) and months in a time zone:
     /// tumbling:1d@Europe/Berlin, tumbling:1w@ZONE, tumbling:1mo@ZONE, and multiples; weeks and months
@@ -197,7 +197,9 @@ pub(super) struct JobArgs {
     /// hopping: a window of SIZE starts every SLIDE, and a row is in all that hold its time (if SLIDE is
     /// longer than SIZE there are gaps, whose rows are rejected as `between_windows`).
     /// cumulate: windows that start together every MAX and end STEP apart, so that each gives the result
-    /// so far. Example: --time ts --window hopping:1h/15m
+    /// so far. session: per key, from a row to GAP after the last row that follows less than GAP after the
+    /// one before it; a row is late if it lies further back than --out-of-orderness.
+    /// Example: --time ts --window hopping:1h/15m
     #[arg(long, value_name = "W", default_value = "none", help_heading = "Job")]
     pub(super) window: String,
 
@@ -215,10 +217,12 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
     pub(super) out_of_orderness: String,
 
-    /// Keep a window for this long after its end (not supported yet)
+    /// Keep a window for this long after its end, and correct its result if rows come late
     ///
-    /// Use --out-of-orderness instead, which delays results by as much.
-    /// Example: --allowed-lateness 1m
+    /// Adds a last column, revision: 0 in the result at the window's end, one more in each corrected
+    /// result of the same key and window, which is given for the keys of the late rows. They are gathered:
+    /// corrections come when the watermark reaches the end of a window, or the end of one's lateness.
+    /// Not for session windows. Example: --allowed-lateness 1m
     #[arg(long, value_name = "D", help_heading = "Job")]
     pub(super) allowed_lateness: Option<String>,
 

@@ -34,6 +34,7 @@ pub(super) struct JobOptions {
     time: Option<TimeColumn>,
     window: Window,
     out_of_orderness: Duration,
+    allowed_lateness: Duration,
     idle_timeout: Option<Duration>,
     workers: Option<usize>,
     pinning: Pinning,
@@ -56,7 +57,12 @@ impl JobOptions {
             let text = "a window needs an event-time column; name one with --time COL";
             return Err(ConfigError::Inconsistent(text.to_owned()));
         }
-        refuse_unbuilt(args)?;
+        let allowed_lateness =
+            args.allowed_lateness.as_deref().map_or(Ok(Duration::ZERO), parse_duration)?;
+        if !allowed_lateness.is_zero() && window == Window::None {
+            let text = "--allowed-lateness keeps windows open, but there are none; add --window";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
         let cores = args.cores.as_deref().map(cores).transpose()?;
         let (workers, pinning) = match cores {
             Some(cores) => (args.workers.or(Some(cores.len())), Pinning::Cores(cores)),
@@ -72,6 +78,7 @@ impl JobOptions {
             time: time(args)?,
             window,
             out_of_orderness: parse_duration(&args.out_of_orderness)?,
+            allowed_lateness,
             idle_timeout: args.idle_timeout.as_deref().map(parse_duration).transpose()?,
             workers,
             pinning,
@@ -125,6 +132,7 @@ impl JobOptions {
                 .event_time(&time.name)
                 .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))
                 .out_of_orderness(self.out_of_orderness)
+                .allowed_lateness(self.allowed_lateness)
                 .window(self.window);
         }
         builder.build().map_err(|error| self.with_hint(error))
@@ -204,6 +212,13 @@ fn window(args: &JobArgs) -> Result<Window, ConfigError> {
         Window::Cumulate { step, max, .. } => {
             Window::Cumulate { step, max, offset: window_offset(text, max)? }
         }
+        Window::Session { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "session windows begin with their first row and cannot be shifted; leave \
+                 --window-offset out"
+                    .into(),
+            ));
+        }
         Window::Calendar { .. } => {
             return Err(ConfigError::Inconsistent(
                 "windows of calendar days, weeks and months begin at local midnight and cannot be shifted; \
@@ -224,19 +239,6 @@ fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
     let offset = if negative && rest > 0 { size.as_nanos() - rest } else { rest };
     let offset = u64::try_from(offset).expect("less than a window's size, which fits");
     Ok(Duration::from_nanos(offset))
-}
-
-/// Options that are understood but not built; says what to do instead.
-fn refuse_unbuilt(args: &JobArgs) -> Result<(), ConfigError> {
-    if let Some(text) = &args.allowed_lateness
-        && !parse_duration(text)?.is_zero()
-    {
-        return Err(ConfigError::Unsupported {
-            what: "--allowed-lateness".into(),
-            instead: "use --out-of-orderness".into(),
-        });
-    }
-    Ok(())
 }
 
 /// A comma list of column names; `"` quotes, `""` inside quotes is one quote.

@@ -43,6 +43,10 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
     for (reason, rows) in &report.rows_rejected {
         rejected.int(reason, *rows);
     }
+    let mut late = Json::object();
+    for (reason, rows) in &report.rows_late_by_reason {
+        late.int(reason.name(), *rows);
+    }
     let mut shards = Json::array();
     for (id, shard) in report.shards.iter().enumerate() {
         shards.element(&shard_json(id, shard));
@@ -52,6 +56,7 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
         .int("rows_in", report.rows_in)
         .int("rows_aggregated", report.rows_aggregated)
         .int("rows_late", report.rows_late)
+        .member("rows_late_by_reason", &late)
         .member("rows_rejected", &rejected)
         .int("windows_emitted", report.windows_emitted)
         .int("rows_out", report.rows_out)

@@ -13,7 +13,7 @@ use crate::config::Job;
 use crate::error::{ConfigError, RunError};
 use crate::kernel::reduce::MinMax;
 use crate::time::event_time::{Times, times};
-use crate::time::watermark::Watermark;
+use crate::time::watermark::{Lateness, Watermark};
 use crate::time::window::{Place, Slice, Span, Windows};
 
 /// Marks a row that goes to no window.
@@ -35,6 +35,8 @@ pub(super) enum Assignment {
 pub(crate) struct RowCounts {
     pub(crate) rows_in: u64,
     pub(crate) late: u64,
+    /// Late rows by the number of their reason.
+    pub(crate) late_by: [u64; Lateness::ALL.len()],
     pub(crate) null_time: u64,
     pub(crate) time_out_of_range: u64,
     pub(crate) between_windows: u64,
@@ -45,6 +47,7 @@ impl RowCounts {
     pub(crate) fn add(&mut self, other: &Self) {
         self.rows_in += other.rows_in;
         self.late += other.late;
+        self.late_by.iter_mut().zip(other.late_by).for_each(|(sum, rows)| *sum += rows);
         self.null_time += other.null_time;
         self.time_out_of_range += other.time_out_of_range;
         self.between_windows += other.between_windows;
@@ -77,6 +80,7 @@ pub(super) struct WindowScratch {
     pub(super) hot_ordinals: Vec<u32>,
     by_span: HashMap<Span, u32>,
     late: Vec<u32>,
+    late_by: [u64; Lateness::ALL.len()],
     null_time: Vec<u32>,
     out_of_range: Vec<u32>,
     between: Vec<u32>,
@@ -103,6 +107,7 @@ impl WindowScratch {
         if let (None, Some((min, max))) = (&times.nulls, job.isa.run(MinMax(&times.values)))
             && let Place::In(slice) = windows.locate(min)
             && max < slice.end
+            && (windows.session().is_none() || watermark.get_with(max) <= min)
         {
             // Times of the slice cannot move the watermark to the end of a window that holds them, so
             // what is open to the first row is open to the last.
@@ -111,6 +116,8 @@ impl WindowScratch {
             if let Some(span) = span {
                 return Ok(Assignment::One(span));
             }
+            let why = watermark.why_late(windows.closed_at(&slice));
+            self.late_by[why as usize] += batch.num_rows() as u64;
             self.late.extend(0..row_number(batch.num_rows()));
             return Ok(Assignment::Nothing);
         }
@@ -123,6 +130,7 @@ impl WindowScratch {
         self.by_span.clear();
         self.ordinals.clear();
         self.late.clear();
+        self.late_by = [0; Lateness::ALL.len()];
         self.null_time.clear();
         self.out_of_range.clear();
         self.between.clear();
@@ -133,6 +141,7 @@ impl WindowScratch {
         // The slice and span of the row before: most rows stay in it, which saves divisions and the map.
         let mut slice = Slice { start: 0, end: 0, first: 0, last: 0 };
         let (mut point, mut ordinal) = (0, EXCLUDED);
+        let sessions = windows.session().is_some();
         self.ordinals.reserve(times.values.len());
         for (row, &time) in times.values.iter().enumerate() {
             if times.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
@@ -158,11 +167,14 @@ impl WindowScratch {
             }
             watermark.observe(time);
             let now = watermark.get();
+            if now > time && sessions {
+                self.late(row, watermark.why_late(time.saturating_add(1)));
+                continue;
+            }
             if ordinal == EXCLUDED || now >= point {
                 let Some(span) = windows.span(&slice, now) else {
                     ordinal = EXCLUDED;
-                    self.late.push(row_number(row));
-                    self.ordinals.push(EXCLUDED);
+                    self.late(row, watermark.why_late(windows.closed_at(&slice)));
                     continue;
                 };
                 point = span.point;
@@ -175,6 +187,12 @@ impl WindowScratch {
         }
     }
 
+    fn late(&mut self, row: usize, why: Lateness) {
+        self.late_by[why as usize] += 1;
+        self.late.push(row_number(row));
+        self.ordinals.push(EXCLUDED);
+    }
+
     /// Counts the rows that are not aggregated and, if wanted, gives them to `sink`.
     pub(super) fn side_outputs(
         &mut self,
@@ -182,8 +200,9 @@ impl WindowScratch {
         batch: &RecordBatch,
         sink: &dyn Sink,
     ) -> Result<(), RunError> {
-        let Self { late, null_time, out_of_range, between, .. } = self;
+        let Self { late, late_by, null_time, out_of_range, between, .. } = self;
         counts.late += late.len() as u64;
+        counts.late_by.iter_mut().zip(*late_by).for_each(|(sum, rows)| *sum += rows);
         counts.null_time += null_time.len() as u64;
         counts.time_out_of_range += out_of_range.len() as u64;
         counts.between_windows += between.len() as u64;

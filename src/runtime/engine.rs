@@ -20,6 +20,7 @@ use super::worker::{self, Feed, WorkerStats};
 use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::key::group::groups_of_shard;
+use crate::time::watermark::Lateness;
 
 /// A running job.
 ///
@@ -241,6 +242,11 @@ impl Engine {
                 .sum::<u64>()
                 + rows_hot_at_producers,
             rows_late: counts.late,
+            rows_late_by_reason: Lateness::ALL
+                .iter()
+                .map(|reason| (*reason, counts.late_by[*reason as usize]))
+                .filter(|(_, rows)| *rows > 0)
+                .collect(),
             rows_rejected: rejected,
             windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
             rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),

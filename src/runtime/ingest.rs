@@ -116,7 +116,7 @@ impl Ingest {
             HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
-        router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
+        router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
         let shards = rings.len();
         Self {
             engine: Arc::clone(engine),
@@ -350,7 +350,7 @@ impl Ingest {
     fn activate(&mut self) {
         if self.shared.begin() {
             let closed_to = self.engine.closed_to.load(Ordering::SeqCst);
-            self.router.watermark.raise(closed_to);
+            self.router.watermark.miss(closed_to);
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) mod assign;
 pub(crate) mod router;
 pub(crate) mod shared;
 pub mod ingest;
+pub(crate) mod emit;
+pub(crate) mod sessions;
 pub(crate) mod windows;
 pub(crate) mod shard;
 pub mod source;

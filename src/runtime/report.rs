@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use crate::kernel::Isa;
 pub use crate::skew::hot_set::Cause;
 use crate::skew::imbalance::Imbalance;
+pub use crate::time::watermark::Lateness;
 
 /// Report of a finished run.
 #[derive(Debug, Clone)]
@@ -19,8 +20,10 @@ pub struct RunReport {
     pub rows_in: u64,
     /// Rows that are in the results.
     pub rows_aggregated: u64,
-    /// Rows whose windows were all closed.
+    /// Rows whose windows were all closed, and their lateness over.
     pub rows_late: u64,
+    /// Late rows by reason, reasons that did not occur left out.
+    pub rows_late_by_reason: Vec<(Lateness, u64)>,
     /// Rows that could not be used, by reason.
     pub rows_rejected: Vec<(String, u64)>,
     /// Panes closed, summed over shards.

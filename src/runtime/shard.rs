@@ -7,24 +7,17 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use super::emit::Bounds;
 use super::message::Message;
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
-use super::windows::{Bounds, OpenWindows};
-use crate::config::Job;
-use crate::error::{RunError, SinkError};
+use super::windows::OpenWindows;
+use crate::error::RunError;
 use crate::skew::ledger::{Ledger, LedgerError};
-use crate::state::pane::{Pane, Scratch};
 use crate::time::window::Span;
-
-/// Rows of a result batch.
-const EMIT_ROWS: u32 = 8192;
 
 /// Messages between two looks at the size of the state, at least.
 const STATE_CHECK_MESSAGES: u64 = 64;
@@ -287,15 +280,18 @@ impl Shard {
         }
         let (engine, id) = (Arc::clone(&self.engine), self.id);
         let stats = &mut self.stats;
-        self.windows.close(watermark, &mut |pane, bounds, scratch| {
-            stats.windows_emitted += 1;
-            emit_pane(&engine.job, pane, bounds, scratch, &mut |batch| {
+        let complete = self.windows.close(watermark, &mut |mut results, scratch| {
+            stats.windows_emitted += match results.bounds {
+                Bounds::Sessions { .. } => results.pane.len() as u64,
+                _ => u64::from(results.changed.is_none()),
+            };
+            results.emit(&engine.job, scratch, &mut |batch| {
                 stats.rows_out += batch.num_rows() as u64;
                 Ok(engine.sink.results(id, batch)?)
             })
         })?;
         self.watermark = watermark;
-        self.engine.sink.progress(self.id, watermark)?;
+        self.engine.sink.progress(self.id, complete)?;
         Ok(())
     }
 
@@ -315,64 +311,12 @@ impl Shard {
     pub(crate) fn snapshot(&mut self) -> Result<Vec<RecordBatch>, RunError> {
         let mut batches = Vec::new();
         let job = Arc::clone(&self.engine.job);
-        self.windows.snapshot(&mut |pane, bounds, scratch| {
-            emit_pane(&job, pane, bounds, scratch, &mut |batch| {
+        self.windows.snapshot(&mut |mut results, scratch| {
+            results.emit(&job, scratch, &mut |batch| {
                 batches.push(batch);
                 Ok(())
             })
         })?;
         Ok(batches)
     }
-}
-
-/// Gives the results of a pane to `deliver`, batch by batch. Changes nothing.
-fn emit_pane(
-    job: &Job,
-    pane: &mut Pane,
-    bounds: Bounds,
-    scratch: &mut Scratch,
-    deliver: &mut dyn FnMut(RecordBatch) -> Result<(), RunError>,
-) -> Result<(), RunError> {
-    let time_type = job.time.as_ref().map(|time| job.schema.field(time.column).data_type());
-    let text = || match (bounds, time_type) {
-        (Some((start, end)), Some(data_type)) => {
-            format!("[{}, {})", time_text(start, data_type), time_text(end, data_type))
-        }
-        _ => String::new(),
-    };
-    let len = u32::try_from(pane.len()).expect("row ids are 32 bits");
-    for start in (0..len).step_by(EMIT_ROWS as usize) {
-        let ids = start..(start + EMIT_ROWS).min(len);
-        let mut columns = Vec::with_capacity(job.output_schema.fields().len());
-        if let (Some((start, end)), Some(data_type)) = (bounds, time_type) {
-            columns.push(time_column(start, ids.len(), data_type));
-            columns.push(time_column(end, ids.len(), data_type));
-        }
-        let window = bounds.is_some().then_some(&text as &dyn Fn() -> String);
-        columns.extend(pane.emit(&job.plan, &job.keys, ids.clone(), window, scratch)?);
-        let batch = if columns.is_empty() {
-            // No key, no aggregate, no window: nothing to say.
-            return Ok(());
-        } else {
-            RecordBatch::try_new(Arc::clone(&job.output_schema), columns)
-                .map_err(|error| RunError::Sink(SinkError::Failed(error.to_string())))?
-        };
-        deliver(batch)?;
-    }
-    Ok(())
-}
-
-/// A column of one time, in the type of the event-time column.
-fn time_column(time: i64, rows: usize, data_type: &DataType) -> ArrayRef {
-    let times: ArrayRef = Arc::new(Int64Array::from_value(time, rows));
-    let times = match data_type {
-        DataType::Date32 => cast(&times, &DataType::Int32).expect("days fit"),
-        _ => times,
-    };
-    cast(&times, data_type).expect("window bounds are times")
-}
-
-fn time_text(time: i64, data_type: &DataType) -> String {
-    arrow::util::display::array_value_to_string(&time_column(time, 1, data_type), 0)
-        .unwrap_or_else(|_| time.to_string())
 }

@@ -74,7 +74,7 @@ fn skew(rng: &mut Rng) -> SkewMode {
 
 /// The job of a seed, for the engine and for the oracle; and a few words about it.
 fn job(rng: &mut Rng) -> (Job, Spec, String) {
-    let windows = rng.percent(85).then(|| Windows {
+    let mut windows = rng.percent(85).then(|| Windows {
         column: 1,
         kind: *rng.pick(&[
             Kind::Tumbling { size: 5 },
@@ -82,10 +82,16 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
             Kind::Hopping { size: 10, slide: 4 },
             Kind::Hopping { size: 6, slide: 8 },
             Kind::Cumulate { step: 3, max: 9 },
+            Kind::Session { gap: 1 },
+            Kind::Session { gap: 5 },
         ]),
+        lateness: *rng.pick(&[0, 0, 3, 12]),
         offset: *rng.pick(&[0, 3]),
         out_of_orderness: *rng.pick(&[0, 0, 4, 30]),
     });
+    if let Some(Windows { kind: Kind::Session { .. }, lateness, .. }) = &mut windows {
+        *lateness = 0;
+    }
     let millis = |n: i128| Duration::from_millis(u64::try_from(n).unwrap());
     let skew = skew(rng);
     let (workers, capacity) = (rng.within(1..4), *rng.pick(&[1, 1, 1, 3]));
@@ -116,8 +122,10 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
                 Kind::Cumulate { step, max } => {
                     Window::Cumulate { step: millis(step), max: millis(max), offset }
                 }
+                Kind::Session { gap } => Window::Session { gap: millis(gap) },
             })
-            .out_of_orderness(millis(windows.out_of_orderness));
+            .out_of_orderness(millis(windows.out_of_orderness))
+            .allowed_lateness(millis(windows.lateness));
     }
     if idle {
         // Whoever is silent when a shard looks is idle.

@@ -5,12 +5,15 @@
 
 use std::ops::Range;
 
+mod corrections;
+pub(crate) mod sessions;
+
 use arrow::array::ArrayRef;
 
 use super::rows::RowPtr;
 use super::table::Table;
-use crate::aggregate::Side;
 use crate::aggregate::plan::Plan;
+use crate::aggregate::{Misfit, Side};
 use crate::column::Column;
 use crate::error::{Overflow, RunError};
 use crate::key::batch::KeyBatch;
@@ -112,7 +115,6 @@ impl Pane {
 
     /// Merges all of `from`, which holds partials of the same job and window.
     pub(crate) fn merge(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
-        let width = self.table.width();
         let len = u32::try_from(from.len()).expect("row ids are 32 bits");
         let step = u32::try_from(UPDATE_ROWS).expect("a small constant");
         for start in (0..len).step_by(UPDATE_ROWS) {
@@ -124,13 +126,19 @@ impl Pane {
             self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
-            let mut into = self.table.rows_mut().rows(&scratch.ptrs);
-            let partials = from.table.rows_mut().rows(&scratch.from);
-            for (i, placed) in plan.accumulators.iter().enumerate() {
-                let (into_side, from_side) = (&mut self.sides[i], &from.sides[i]);
-                let offset = width + placed.offset;
-                placed.accumulator.merge(&mut into, into_side, &partials, from_side, offset);
-            }
+            self.merge_looked_up(plan, from, scratch);
+        }
+    }
+
+    /// Merges the rows of `from` at `scratch.from` into the rows at `scratch.ptrs`.
+    fn merge_looked_up(&mut self, plan: &Plan, from: &mut Self, scratch: &Scratch) {
+        let width = self.table.width();
+        let mut into = self.table.rows_mut().rows(&scratch.ptrs);
+        let partials = from.table.rows_mut().rows(&scratch.from);
+        for (i, placed) in plan.accumulators.iter().enumerate() {
+            let (into_side, from_side) = (&mut self.sides[i], &from.sides[i]);
+            let offset = width + placed.offset;
+            placed.accumulator.merge(&mut into, into_side, &partials, from_side, offset);
         }
     }
 
@@ -143,28 +151,62 @@ impl Pane {
         window: Option<&dyn Fn() -> String>,
         scratch: &mut Scratch,
     ) -> Result<Vec<ArrayRef>, RunError> {
-        let width = self.table.width();
         let mut columns = keys.decode(&self.table.keys(ids.clone()));
         scratch.ptrs.clear();
         scratch.ptrs.extend(ids.clone().map(|id| self.table.rows_mut().ptr(id)));
-        for output in &plan.outputs {
+        if let Err(misfit) = self.emit_columns(plan, scratch, &mut columns) {
+            let key = keys.text(&self.table.keys(ids), misfit.1.row);
+            return Err(overflow(plan, key, window, misfit));
+        }
+        Ok(columns)
+    }
+
+    /// Appends the aggregates of the rows at `scratch.ptrs` to `columns`; `key` tells their keys.
+    fn emit_rows(
+        &mut self,
+        plan: &Plan,
+        key: &dyn Fn(usize) -> String,
+        window: Option<&dyn Fn() -> String>,
+        scratch: &Scratch,
+        columns: &mut Vec<ArrayRef>,
+    ) -> Result<(), RunError> {
+        self.emit_columns(plan, scratch, columns)
+            .map_err(|misfit| overflow(plan, key(misfit.1.row), window, misfit))
+    }
+
+    /// Appends the aggregates of the rows at `scratch.ptrs`; or says which output does not fit, and how.
+    fn emit_columns(
+        &mut self,
+        plan: &Plan,
+        scratch: &Scratch,
+        columns: &mut Vec<ArrayRef>,
+    ) -> Result<(), (usize, Misfit)> {
+        let width = self.table.width();
+        for (i, output) in plan.outputs.iter().enumerate() {
             let placed = &plan.accumulators[output.placed];
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
             let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
-            columns.push(column.map_err(|misfit| {
-                RunError::Overflow(Box::new(Overflow {
-                    aggregate: output.text.clone(),
-                    key: keys.text(&self.table.keys(ids.clone()), misfit.row),
-                    window: window.map(|text| text()),
-                    value: misfit.value,
-                    data_type: misfit.data_type,
-                    advice: misfit.advice,
-                }))
-            })?);
+            columns.push(column.map_err(|misfit| (i, misfit))?);
         }
-        Ok(columns)
+        Ok(())
     }
+}
+
+fn overflow(
+    plan: &Plan,
+    key: String,
+    window: Option<&dyn Fn() -> String>,
+    (output, misfit): (usize, Misfit),
+) -> RunError {
+    RunError::Overflow(Box::new(Overflow {
+        aggregate: plan.outputs[output].text.clone(),
+        key,
+        window: window.map(|text| text()),
+        value: misfit.value,
+        data_type: misfit.data_type,
+        advice: misfit.advice,
+    }))
 }
 
 fn new_sides(plan: &Plan) -> Vec<Side> {

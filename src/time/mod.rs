@@ -2,4 +2,4 @@
 
 pub(crate) mod event_time;
 pub mod window;
-pub(crate) mod watermark;
+pub mod watermark;

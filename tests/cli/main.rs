@@ -5,6 +5,7 @@
 //! - `bad_input`: inputs and outputs that are wrong; each gets one clear line, or its rows are counted.
 //! - `streaming`: results while standard input is open, closed pipes, Ctrl-C.
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
+//! - `windows`: every kind of window, lateness, limits.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 #![cfg(feature = "cli")]
 
@@ -15,3 +16,4 @@ mod bad_input;
 mod streaming;
 mod outputs;
 mod ordered;
+mod windows;

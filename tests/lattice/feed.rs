@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatchOptions;
+use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use saltmill::error::{SinkError, SourceError};
 use saltmill::runtime::sink::Rejection;
@@ -293,6 +294,13 @@ pub(crate) fn compare(
         }
         read_rows(case, &inner.results)
     })?;
+    let by_reason = report.rows_late_by_reason.iter().map(|(_, rows)| rows).sum::<u64>();
+    if by_reason != report.rows_late {
+        return Err(format!(
+            "{} rows late, but {:?}",
+            report.rows_late, report.rows_late_by_reason
+        ));
+    }
     if report.rows_out != rows.len() as u64 {
         return Err(format!("{} rows out, {} reported", rows.len(), report.rows_out));
     }
@@ -332,6 +340,9 @@ fn read_rows(case: &Case, batches: &[RecordBatch]) -> Result<Vec<Row>, String> {
     types.extend(case.spec.keys.iter().map(plain));
     for (func, column) in &case.spec.aggregates {
         types.push(result_type(*func, &case.spec.types[*column]));
+    }
+    if case.spec.windows.as_ref().is_some_and(|windows| windows.lateness > 0) {
+        types.push(DataType::Int32);
     }
     let mut rows = Vec::new();
     for batch in batches {

@@ -105,7 +105,8 @@ const TIME_TYPES: &[fn() -> DataType] = &[
 
 fn window_kind(rng: &mut Rng) -> Kind {
     let sizes = [1, 2, 7, 10, 60, 100];
-    match rng.below(5) {
+    match rng.below(7) {
+        5 | 6 => Kind::Session { gap: *rng.pick(&[1, 2, 3, 5, 7, 30]) },
         0 | 1 => Kind::Tumbling { size: *rng.pick(&sizes) },
         2 | 3 => {
             let size = *rng.pick(&sizes);
@@ -143,9 +144,15 @@ impl Case {
         }
         let types = fields.iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
         let small = |rng: &mut Rng, choices: &[i128]| *rng.pick(choices);
+        let kind = window_kind(rng);
+        let lateness = match kind {
+            Kind::Session { .. } => 0,
+            _ => small(rng, &[0, 0, 1, 3, 20, 100]),
+        };
         let windows = windowed.then(|| Windows {
             column: time.expect("windows have a time"),
-            kind: window_kind(rng),
+            kind,
+            lateness,
             offset: small(rng, &[0, 0, 1, 3, 59, 250]),
             out_of_orderness: small(rng, &[0, 0, 1, 5, 30, 1000]),
         });
@@ -216,8 +223,10 @@ impl Case {
                     Kind::Cumulate { step, max } => {
                         Window::Cumulate { step: duration(step), max: duration(max), offset }
                     }
+                    Kind::Session { gap } => Window::Session { gap: duration(gap) },
                 })
-                .out_of_orderness(duration(windows.out_of_orderness));
+                .out_of_orderness(duration(windows.out_of_orderness))
+                .allowed_lateness(duration(windows.lateness));
         }
         for (func, column) in &self.spec.aggregates {
             let name = self.fields[*column].name();

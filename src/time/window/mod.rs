@@ -6,6 +6,7 @@ mod duration;
 mod span;
 mod fixed;
 mod calendar;
+mod session;
 mod parse;
 mod windows;
 
@@ -62,6 +63,12 @@ pub enum Window {
         count: u32,
         /// Whose calendar; for a column of dates, UTC.
         zone: Zone,
+    },
+    /// Per key, windows `[first row, last row + gap)` around rows whose times differ by less than `gap` from
+    /// one to the next. A row is late if it lies before its input's watermark.
+    Session {
+        /// Time without rows that ends a session.
+        gap: Duration,
     },
 }
 

@@ -6,11 +6,11 @@ use super::{CalendarUnit, Window, Zone, parse_duration};
 use crate::error::ConfigError;
 
 /// What can be written.
-const EXPECTED: &str = "expected none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE or cumulate:STEP/MAX, for \
-                        example tumbling:1m";
+const EXPECTED: &str = "expected none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX or \
+                        session:GAP, for example tumbling:1m";
 
 impl Window {
-    /// Reads `none`, `tumbling:SIZE`, `hopping:SIZE/SLIDE`, `cumulate:STEP/MAX`.
+    /// Reads `none`, `tumbling:SIZE`, `hopping:SIZE/SLIDE`, `cumulate:STEP/MAX`, `session:GAP`.
     ///
     /// Tumbling windows of calendar days, weeks and months are `tumbling:1d@ZONE`, `tumbling:1w[@ZONE]`
     /// and `tumbling:1mo[@ZONE]`, in multiples as well, where `ZONE` is a name of the IANA time zone database
@@ -38,10 +38,7 @@ impl Window {
                 }
                 Ok(Self::cumulate(step, max))
             }
-            "session" => Err(ConfigError::Unsupported {
-                what: format!("window {kind}"),
-                instead: "use tumbling:SIZE, hopping:SIZE/SLIDE, cumulate:STEP/MAX or none".into(),
-            }),
+            "session" => Ok(Self::Session { gap: length(text, rest)? }),
             _ => Err(syntax(text, EXPECTED)),
         }
     }
@@ -104,6 +101,7 @@ mod tests {
         let (minute, hour) = (Duration::from_secs(60), Duration::from_secs(3600));
         assert_eq!(Window::parse("hopping:1h/1m").unwrap(), Window::hopping(hour, minute));
         assert_eq!(Window::parse("cumulate:1m/1h").unwrap(), Window::cumulate(minute, hour));
+        assert_eq!(Window::parse("session:1h").unwrap(), Window::Session { gap: hour });
         assert_eq!(Window::parse("tumbling:1d").unwrap(), Window::tumbling(24 * hour));
         let calendar = |unit, count, zone| Window::Calendar { unit, count, zone };
         let berlin = Zone::parse("Europe/Berlin").unwrap();
@@ -134,7 +132,7 @@ mod tests {
             ("tumbling:mo", "a number"),
             ("tumbling:1d@Europe/Berln", "is it Europe/Berlin?"),
             ("tumbling:1d@", "IANA"),
-            ("session:10m", "window session is not supported yet"),
+            ("session:0s", "longer than 0"),
         ] {
             let error = Window::parse(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");

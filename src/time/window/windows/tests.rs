@@ -19,7 +19,9 @@ fn holding(window: Window, time: i64) -> Vec<(i64, i64)> {
     let secs = |duration: Duration| i64::try_from(duration.as_secs()).unwrap();
     let mut found = Vec::new();
     match window {
-        Window::None | Window::Calendar { .. } => unreachable!("not drawn"),
+        Window::None | Window::Calendar { .. } | Window::Session { .. } => {
+            unreachable!("not drawn")
+        }
         Window::Tumbling { size, offset } => {
             return holding(Window::Hopping { size, slide: size, offset }, time);
         }
@@ -95,6 +97,27 @@ proptest! {
             prop_assert_eq!(span, expected);
             if let Some(span) = span {
                 prop_assert!(span.point >= windows.point_after(watermark));
+            }
+        }
+    }
+
+    #[test]
+    fn a_late_row_corrects_the_windows_whose_lateness_lasts(
+        window in any_window(), time in -200_i64..200, behind in 0_i64..300, lateness in 1_i64..100,
+    ) {
+        let windows = windows(window).allow_lateness(lateness).unwrap();
+        let watermark = time + behind;
+        let ends = holding(window, time).into_iter().map(|(_, end)| end);
+        let ends = ends.filter(|end| end + lateness > watermark).collect::<Vec<_>>();
+        if let Place::In(slice) = windows.locate(time) {
+            let span = windows.span(&slice, watermark);
+            prop_assert_eq!(span.is_some(), !ends.is_empty());
+            if let Some(span) = span {
+                prop_assert_eq!(windows.ends(&span).collect::<Vec<_>>(), ends.clone());
+                // It is used after the watermark, when the first window's lateness lasts still, and at the
+                // end of a window that has not ended.
+                prop_assert!(span.point > watermark && span.point <= ends[0] + lateness);
+                prop_assert!(ends.iter().all(|end| *end <= watermark || span.point <= *end));
             }
         }
     }
