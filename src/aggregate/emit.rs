@@ -29,7 +29,8 @@ impl<'a> States<'a> {
 
     /// The counts kept in word `at`.
     pub(super) fn counts(self, at: usize) -> ArrayRef {
-        Arc::new(self.iter().map(|state| state[at].cast_signed()).collect::<Int64Array>())
+        let counts = self.iter().map(|state| state[at].cast_signed()).collect::<Vec<_>>();
+        Arc::new(Int64Array::new(counts.into(), None))
     }
 
     /// One value for each row, `T::default()` for rows without any.

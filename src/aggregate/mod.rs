@@ -38,6 +38,7 @@ mod tests;
 
 use crate::column::Column;
 use crate::kernel::Isa;
+use crate::state::pane::MaskedRows;
 use crate::state::rows::Rows;
 
 /// What is kept for one column (or for none: `count`), for every key of a pane.
@@ -78,6 +79,18 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         column: Option<&Column>,
         selection: &[u32],
     );
+
+    /// [`Accumulator::update_dense`] straight from the columns, for rows given as bits. False, with nothing
+    /// done, if this accumulator has no such form: then the rows are listed.
+    fn update_masked(
+        &self,
+        _isa: Isa,
+        _state: &mut [u64],
+        _column: Option<&Column>,
+        _rows: &MaskedRows<'_>,
+    ) -> bool {
+        false
+    }
 
     /// Merges the `k`-th row of `from` (with its side store) into the `k`-th row of `into`.
     fn merge(

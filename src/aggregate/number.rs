@@ -16,9 +16,12 @@ use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::{Accumulator, Misfit, Part, Side, wide};
 use crate::column::{self, Column};
+use crate::kernel::reduce::{MaskedReduce, Word};
+use crate::kernel::select::{LANES, count_rows};
 use crate::kernel::{Isa, Kernel};
+use crate::state::pane::MaskedRows;
 use crate::state::rows::Rows;
 
 /// Which parts are kept: a set of bits.
@@ -68,6 +71,17 @@ pub(super) trait Lane: Debug + Send + Sync + Sized + 'static {
     fn merge_max(into: &mut [u64], from: &[u64]);
     /// Adds all of `values` (none is null) to the sum, min and max of `state`.
     fn reduce(at: &Layout, state: &mut [u64], side: &mut Side, values: &[Self::Value]);
+
+    /// [`Self::reduce`] of the rows of a mask that are not null, for lanes that have it: how many.
+    fn reduce_masked(
+        _isa: Isa,
+        _at: &Layout,
+        _state: &mut [u64],
+        _input: (&[Self::Value], Option<&NullBuffer>),
+        _rows: &MaskedRows<'_>,
+    ) -> Option<usize> {
+        None
+    }
 
     /// The side store of sums.
     fn new_side() -> Side {
@@ -304,6 +318,56 @@ fn contiguous(selection: &[u32]) -> Option<std::ops::Range<usize>> {
     (last - first + 1 == selection.len()).then_some(first..last + 1)
 }
 
+/// [`Accumulator::update_masked`] for integers of 64 bits: answers how many values there were.
+pub(super) fn reduce_masked<W: Word>(
+    isa: Isa,
+    at: &Layout,
+    state: &mut [u64],
+    (values, nulls): (&[W], Option<&NullBuffer>),
+    rows: &MaskedRows<'_>,
+) -> usize {
+    let Some(nulls) = nulls else {
+        add_reduced(isa, at, state, values, rows.mask);
+        return rows.count;
+    };
+    let mut seen = 0;
+    let chunks = nulls.inner().bit_chunks();
+    let mut valid = chunks.iter_padded();
+    let mut chosen = [0; MASK_BLOCK];
+    let blocks = values.chunks(MASK_BLOCK * LANES);
+    for (values, mask) in blocks.zip(rows.mask.chunks(MASK_BLOCK)) {
+        let chosen = &mut chosen[..mask.len()];
+        for (chosen, (mask, valid)) in chosen.iter_mut().zip(mask.iter().zip(&mut valid)) {
+            *chosen = mask & valid;
+        }
+        seen += count_rows(chosen);
+        add_reduced(isa, at, state, values, chosen);
+    }
+    seen
+}
+
+/// Adds the values of `mask` to the sum, min and max of `state`.
+fn add_reduced<W: Word>(isa: Isa, at: &Layout, state: &mut [u64], values: &[W], mask: &[u64]) {
+    let reduced = isa.run(MaskedReduce { values, mask });
+    if at.flags.has(Flags::SUM) {
+        let mut sum = wide::join(state[at.sum], state[at.sum + 1]) + reduced.sum;
+        if W::FLIP != 0 {
+            sum += (count_rows(mask) as i128) << 63;
+        }
+        [state[at.sum], state[at.sum + 1]] = wide::split(sum);
+    }
+    // Kept by their place in the order of values, which is what making them signed gives.
+    if at.flags.has(Flags::MIN) {
+        state[at.min] = state[at.min].cast_signed().min(reduced.min).cast_unsigned();
+    }
+    if at.flags.has(Flags::MAX) {
+        state[at.max] = state[at.max].cast_signed().max(reduced.max).cast_unsigned();
+    }
+}
+
+/// Words of a mask that are combined with nulls at a time.
+const MASK_BLOCK: usize = 16;
+
 /// The accumulator of one column of lane `L`.
 #[derive(Debug)]
 pub(super) struct Numbers<L: Lane> {
@@ -372,6 +436,25 @@ impl<L: Lane> Accumulator for Numbers<L> {
     ) {
         let input = self.input(column, selection);
         isa.run(UpdateDense::<L> { at: &self.at, state, side, input });
+    }
+
+    fn update_masked(
+        &self,
+        isa: Isa,
+        state: &mut [u64],
+        column: Option<&Column>,
+        rows: &MaskedRows<'_>,
+    ) -> bool {
+        let (at, input) = (&self.at, self.input(column, &[]));
+        let values = (input.values, input.nulls);
+        let Some(seen) = L::reduce_masked(isa, at, state, values, rows) else { return false };
+        if at.flags.has(Flags::ROWS) {
+            state[0] += rows.count as u64;
+        }
+        if at.flags.has(Flags::VALUES) {
+            state[at.values] += seen as u64;
+        }
+        true
     }
 
     fn merge(

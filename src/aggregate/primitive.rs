@@ -20,10 +20,12 @@ use arrow::datatypes::{
     Time32MillisecondType, Time32SecondType, TimeUnit, UInt8Type, UInt16Type, UInt32Type,
 };
 
-use crate::aggregate::number::{Emit, Flags, Lane, Layout, Update, update_compiled};
+use crate::aggregate::number::{self, Emit, Flags, Lane, Layout, Update, update_compiled};
 use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Misfit, Side, exact_float};
 use crate::column;
+use crate::kernel::Isa;
+use crate::state::pane::MaskedRows;
 
 /// A type of 64 bits with an order and a sum.
 pub(super) trait Primitive:
@@ -37,6 +39,16 @@ pub(super) trait Primitive:
     fn add(sum: &mut [u64], side: &mut Side, value: Self);
     fn add_all(sum: &mut [u64], side: &mut Side, values: &[Self]);
     fn merge_sum(into: &mut [u64], into_side: &mut Side, from: &[u64], from_side: &Side);
+    /// See [`Lane::reduce_masked`].
+    fn reduce_masked(
+        _: Isa,
+        _: &Layout,
+        _: &mut [u64],
+        _: (&[Self], Option<&NullBuffer>),
+        _: &MaskedRows<'_>,
+    ) -> Option<usize> {
+        None
+    }
     fn new_side() -> Side;
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
     fn mean(sum: &[u64], side: &Side, count: u64) -> f64;
@@ -100,13 +112,23 @@ impl<P: Primitive> Lane for Word<P> {
             P::add_all(&mut state[at.sum..at.sum + P::SUM_WORDS], side, values);
         }
         if at.flags.has(Flags::MIN) {
-            let min = fold(values, i64::MAX, |min, value| min.min(value.key()), i64::min);
+            let min = values.iter().fold(i64::MAX, |min, value| min.min(value.key()));
             Self::merge_min(&mut state[at.min..=at.min], &[min.cast_unsigned()]);
         }
         if at.flags.has(Flags::MAX) {
-            let max = fold(values, i64::MIN, |max, value| max.max(value.key()), i64::max);
+            let max = values.iter().fold(i64::MIN, |max, value| max.max(value.key()));
             Self::merge_max(&mut state[at.max..=at.max], &[max.cast_unsigned()]);
         }
+    }
+
+    fn reduce_masked(
+        isa: Isa,
+        at: &Layout,
+        state: &mut [u64],
+        input: (&[P], Option<&NullBuffer>),
+        rows: &MaskedRows<'_>,
+    ) -> Option<usize> {
+        P::reduce_masked(isa, at, state, input, rows)
     }
 
     fn new_side() -> Side {
@@ -145,34 +167,16 @@ impl<P: Primitive> Lane for Word<P> {
     }
 }
 
-/// Values that are folded side by side, so that the compiler can use vector registers.
-const LANES: usize = 8;
-
-#[inline(always)]
-fn fold<P: Copy, A: Copy>(
-    values: &[P],
-    start: A,
-    step: impl Fn(A, P) -> A,
-    join: impl Fn(A, A) -> A,
-) -> A {
-    let (blocks, rest) = values.as_chunks::<LANES>();
-    let mut lanes = [start; LANES];
-    for block in blocks {
-        for (lane, value) in lanes.iter_mut().zip(block) {
-            *lane = step(*lane, *value);
-        }
-    }
-    let rest = rest.iter().fold(start, |all, value| step(all, *value));
-    lanes.into_iter().fold(rest, join)
-}
-
 /// Sums the upper and lower halves of 64-bit values apart: neither sum can overflow for fewer than
 /// 2^32 values, and there is no carry between vector lanes.
 #[inline(always)]
 fn sum_halves<P: Copy>(values: &[P], bits: impl Fn(P) -> u64) -> u128 {
     debug_assert!(u32::try_from(values.len()).is_ok(), "a batch has fewer than 2^32 rows");
-    let low = fold(values, 0, |sum: u64, value| sum + (bits(value) & 0xffff_ffff), |a, b| a + b);
-    let high = fold(values, 0, |sum: u64, value| sum + (bits(value) >> 32), |a, b| a + b);
+    let (mut low, mut high) = (0_u64, 0_u64);
+    for value in values {
+        low += bits(*value) & 0xffff_ffff;
+        high += bits(*value) >> 32;
+    }
     (u128::from(high) << 32) + u128::from(low)
 }
 
@@ -222,6 +226,16 @@ impl Primitive for i64 {
     #[inline(always)]
     fn merge_sum(into: &mut [u64], _: &mut Side, from: &[u64], _: &Side) {
         add_integer(into, wide::join(from[0], from[1]));
+    }
+
+    fn reduce_masked(
+        isa: Isa,
+        at: &Layout,
+        state: &mut [u64],
+        input: (&[Self], Option<&NullBuffer>),
+        rows: &MaskedRows<'_>,
+    ) -> Option<usize> {
+        Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
     fn new_side() -> Side {
@@ -298,6 +312,16 @@ impl Primitive for u64 {
     #[inline(always)]
     fn merge_sum(into: &mut [u64], _: &mut Side, from: &[u64], _: &Side) {
         add_integer(into, wide::join(from[0], from[1]));
+    }
+
+    fn reduce_masked(
+        isa: Isa,
+        at: &Layout,
+        state: &mut [u64],
+        input: (&[Self], Option<&NullBuffer>),
+        rows: &MaskedRows<'_>,
+    ) -> Option<usize> {
+        Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
     fn new_side() -> Side {

@@ -6,6 +6,7 @@ use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::Column;
 use crate::kernel::Isa;
+use crate::state::pane::MaskedRows;
 use crate::state::rows::Rows;
 
 /// One word: the number of rows, or of rows whose value is not null.
@@ -56,6 +57,25 @@ impl Accumulator for Counter {
             Some(nulls) => selection.iter().filter(|row| nulls.is_valid(**row as usize)).count(),
         };
         state[0] += count as u64;
+    }
+
+    fn update_masked(
+        &self,
+        _: Isa,
+        state: &mut [u64],
+        column: Option<&Column>,
+        rows: &MaskedRows<'_>,
+    ) -> bool {
+        let count = match column.and_then(|column| column.nulls.as_ref()) {
+            None => rows.count,
+            Some(nulls) => {
+                let valid = nulls.inner().bit_chunks();
+                let chosen = rows.mask.iter().zip(valid.iter_padded());
+                chosen.map(|(mask, valid)| (mask & valid).count_ones() as usize).sum()
+            }
+        };
+        state[0] += count as u64;
+        true
     }
 
     fn merge(&self, into: &mut Rows<'_>, _: &mut Side, from: &Rows<'_>, _: &Side, offset: usize) {

@@ -36,10 +36,10 @@ struct Pane<'p> {
 impl<'p> Pane<'p> {
     fn new(plan: &'p Plan) -> Self {
         // One word before the accumulators stands for the key.
-        let mut store = RowStore::new(plan.words + 1);
         let mut row = vec![u64::MAX];
         row.extend(plan.template());
-        let ptrs = (0..KEYS).map(|_| store.push(&row).1).collect();
+        let mut store = RowStore::new(row);
+        let ptrs = (0..KEYS).map(|_| store.push([u64::MAX]).1).collect();
         let sides = plan.accumulators.iter().map(|placed| placed.accumulator.new_side()).collect();
         Self { plan, store, ptrs, sides }
     }

@@ -112,6 +112,10 @@ impl Unit for Counted {
         self.unit.time_max()
     }
 
+    fn time_min(&self) -> Option<i64> {
+        self.unit.time_min()
+    }
+
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {
         let batch = self.unit.next_batch()?;
         let rows = batch.as_ref().map_or(0, RecordBatch::num_rows);

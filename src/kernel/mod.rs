@@ -2,8 +2,8 @@
 //!
 //! A kernel is written once, as safe code that the compiler vectorizes, and is a value of a type that
 //! implements [`Kernel`]. [`Isa::run`] runs it compiled for the instruction set at hand; the compiler
-//! builds each kernel once per [`Isa`]. So the portable form and the others are the same text, and one
-//! suite runs them against each other (`kernel::tests`).
+//! builds each kernel once per [`Isa`]. Where it fails to vectorize, a kernel has a form of its own in
+//! `x86_64`. The tests of each kernel run every form that the processor has against the expected result.
 
 use std::fmt;
 
@@ -14,12 +14,28 @@ pub(crate) mod reduce;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod x86_64;
 
-/// A loop with its arguments.
-pub(crate) trait Kernel {
+/// A loop with its arguments. Methods must be `#[inline(always)]`, so that they are compiled where they are
+/// called.
+pub(crate) trait Kernel: Sized {
     /// What it answers.
     type Output;
-    /// Runs it. Must be `#[inline(always)]`, so that it is compiled where it is called.
+
+    /// Runs it.
     fn run(self) -> Self::Output;
+
+    /// Runs it with AVX2: the same text compiled for it, except where the compiler fails to vectorize.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self, _: x86_64::Avx2) -> Self::Output {
+        self.run()
+    }
+
+    /// The same with AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx512(self, _: x86_64::Avx512) -> Self::Output {
+        self.run()
+    }
 }
 
 /// An instruction set that this processor has.

@@ -10,44 +10,84 @@ pub(crate) const LANES: usize = 64;
 /// The same as a row number.
 const BITS: u32 = u64::BITS;
 
-/// Sets in `mask` the bit of every row whose value equals `target`, and clears the others.
+/// How [`CompareMask`] compares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Equal,
+    /// The value is at least the operand; both unsigned.
+    AtLeast,
+}
+
+/// Sets in `mask` the bit of every row whose value compares to `operand`, and clears the others.
 #[derive(Debug)]
-pub(crate) struct EqualMask<'a> {
+pub(crate) struct CompareMask<'a> {
     pub(crate) values: &'a [u64],
-    pub(crate) target: u64,
+    pub(crate) compare: Compare,
+    pub(crate) operand: u64,
     pub(crate) mask: &'a mut [u64],
 }
 
-impl Kernel for EqualMask<'_> {
+impl<'a> CompareMask<'a> {
+    /// Writes the word of the values that do not fill a block; the rest is whole blocks with their words.
+    #[inline(always)]
+    fn split_rest(self) -> (&'a [[u64; LANES]], &'a mut [u64]) {
+        let (blocks, rest) = self.values.as_chunks::<LANES>();
+        let (full, last) = self.mask.split_at_mut(blocks.len());
+        if let Some(word) = last.first_mut() {
+            *word = 0;
+            for (bit, value) in rest.iter().enumerate() {
+                *word |= u64::from(self.compare.holds(*value, self.operand)) << bit;
+            }
+        }
+        (blocks, full)
+    }
+}
+
+impl Compare {
+    #[inline(always)]
+    fn holds(self, value: u64, operand: u64) -> bool {
+        match self {
+            Self::Equal => value == operand,
+            Self::AtLeast => value >= operand,
+        }
+    }
+}
+
+impl Kernel for CompareMask<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run(self) {
-        let (blocks, rest) = self.values.as_chunks::<LANES>();
-        let (full, last) = self.mask.split_at_mut(blocks.len());
-        for (word, block) in full.iter_mut().zip(blocks) {
-            *word = equal_bits(block, self.target);
-        }
-        if let Some(word) = last.first_mut() {
+        let (compare, operand) = (self.compare, self.operand);
+        let (blocks, mask) = self.split_rest();
+        for (word, block) in mask.iter_mut().zip(blocks) {
             *word = 0;
-            for (bit, value) in rest.iter().enumerate() {
-                *word |= u64::from(*value == self.target) << bit;
+            for (bit, value) in block.iter().enumerate() {
+                *word |= u64::from(compare.holds(*value, operand)) << bit;
             }
         }
     }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self, isa: super::x86_64::Avx2) {
+        let (compare, operand) = (self.compare, self.operand);
+        let (blocks, mask) = self.split_rest();
+        isa.compare_mask(blocks, compare, operand, mask);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx512(self, isa: super::x86_64::Avx512) {
+        let (compare, operand) = (self.compare, self.operand);
+        let (blocks, mask) = self.split_rest();
+        isa.compare_mask(blocks, compare, operand, mask);
+    }
 }
 
-#[inline(always)]
-fn equal_bits(block: &[u64; LANES], target: u64) -> u64 {
-    let mut bits = 0;
-    for (byte, eight) in block.as_chunks::<8>().0.iter().enumerate() {
-        let mut part = 0;
-        for (bit, value) in eight.iter().enumerate() {
-            part |= u64::from(*value == target) << bit;
-        }
-        bits |= part << (8 * byte);
-    }
-    bits
+/// Number of rows of a mask.
+pub(crate) fn count_rows(mask: &[u64]) -> usize {
+    mask.iter().map(|word| word.count_ones() as usize).sum()
 }
 
 /// Appends the numbers of the rows whose bit is set, ascending.
@@ -57,30 +97,52 @@ pub(crate) struct MaskRows<'a> {
     pub(crate) rows: &'a mut Vec<u32>,
 }
 
-impl Kernel for MaskRows<'_> {
-    type Output = ();
-
+impl<'a> MaskRows<'a> {
+    /// Makes room, has `list` write the rows of every word (its number of the first row, and room for
+    /// [`LANES`] rows, given) and gives back what was not needed.
     #[inline(always)]
-    fn run(self) {
-        let total: usize = self.mask.iter().map(|word| word.count_ones() as usize).sum();
+    fn list(self, mut list: impl FnMut(u64, u32, &mut [u32; LANES])) {
         let start = self.rows.len();
         // One block more than is needed, so that a block can be written without looking.
-        self.rows.resize(start + total + LANES, 0);
-        let mut filled = start;
-        let mut first = 0_u32;
+        self.rows.resize(start + count_rows(self.mask) + LANES, 0);
+        let (mut filled, mut first) = (start, 0_u32);
         for &word in self.mask {
-            let place: &mut [u32; LANES] = (&mut self.rows[filled..filled + LANES])
-                .try_into()
-                .expect("a block of this length");
-            filled += rows_of_word(word, first, place);
+            if word != 0 {
+                let place: &mut [u32; LANES] = (&mut self.rows[filled..filled + LANES])
+                    .try_into()
+                    .expect("a block of this length");
+                list(word, first, place);
+                filled += word.count_ones() as usize;
+            }
             first += BITS;
         }
         self.rows.truncate(filled);
     }
 }
 
+impl Kernel for MaskRows<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run(self) {
+        self.list(rows_of_word);
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx2(self, isa: super::x86_64::Avx2) {
+        self.list(|word, first, place| isa.rows_of_word(word, first, place));
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    fn run_avx512(self, isa: super::x86_64::Avx512) {
+        self.list(|word, first, place| isa.rows_of_word(word, first, place));
+    }
+}
+
 #[inline(always)]
-fn rows_of_word(mut word: u64, first: u32, place: &mut [u32; LANES]) -> usize {
+fn rows_of_word(mut word: u64, first: u32, place: &mut [u32; LANES]) {
     let ones = word.count_ones() as usize;
     if ones == LANES {
         for (row, place) in (first..).zip(place.iter_mut()) {
@@ -101,7 +163,6 @@ fn rows_of_word(mut word: u64, first: u32, place: &mut [u32; LANES]) -> usize {
             word &= word - 1;
         }
     }
-    ones
 }
 
 #[cfg(test)]
@@ -115,16 +176,20 @@ mod tests {
     proptest! {
         #[test]
         fn every_isa_selects_the_same_rows(
-            values in proptest::collection::vec(0_u64..3, 0..300), target in 0_u64..3,
+            values in proptest::collection::vec(
+                prop_oneof![0_u64..3, (0_u64..3).prop_map(|value| value << 62)], 0..300,
+            ),
+            operand in prop_oneof![0_u64..3, (0_u64..3).prop_map(|value| value << 62)],
+            compare in prop_oneof![Just(Compare::Equal), Just(Compare::AtLeast)],
         ) {
             let expected = (0_u32..)
                 .zip(&values)
-                .filter(|(_, value)| **value == target)
+                .filter(|(_, value)| compare.holds(**value, operand))
                 .map(|(row, _)| row)
                 .collect::<Vec<_>>();
             for isa in Isa::available() {
                 let mut mask = vec![u64::MAX; values.len().div_ceil(LANES)];
-                isa.run(EqualMask { values: &values, target, mask: &mut mask });
+                isa.run(CompareMask { values: &values, compare, operand, mask: &mut mask });
                 let mut rows = vec![77];
                 isa.run(MaskRows { mask: &mask, rows: &mut rows });
                 prop_assert_eq!(&rows[1..], &expected[..], "{}", isa);

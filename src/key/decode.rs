@@ -70,7 +70,12 @@ impl<'a> FieldDecoder<'a> {
 
     pub(super) fn finish(mut self) -> ArrayRef {
         match self.data_type {
-            data_type if is_word(data_type) => word_array(&self.words, data_type),
+            data_type if is_word(data_type) => {
+                let null = self.words.iter().any(Option::is_none);
+                let nulls = null.then(|| self.words.iter().map(Option::is_some).collect());
+                let words = self.words.iter().map(|word| word.unwrap_or(0)).collect();
+                word_array(words, nulls, data_type)
+            }
             DataType::Decimal256(_, _) => {
                 let values = self.wide.iter().map(|wide| wide.map(i256::from_le_bytes));
                 let array: PrimitiveArray<Decimal256Type> = values.collect();
@@ -122,42 +127,47 @@ pub(super) fn bytes_array(array: &arrow::array::BinaryArray, data_type: &DataTyp
 /// An array of type `data_type`, for which `is_word` holds, from canonical words.
 #[expect(clippy::cast_possible_truncation, reason = "words came from values of the type")]
 #[expect(clippy::cast_possible_wrap, reason = "words came from values of the type")]
-pub(super) fn word_array(words: &[Option<u64>], data_type: &DataType) -> ArrayRef {
+pub(super) fn word_array(
+    words: Vec<u64>,
+    nulls: Option<NullBuffer>,
+    data_type: &DataType,
+) -> ArrayRef {
     fn array<T: ArrowPrimitiveType>(
-        words: &[Option<u64>],
+        words: Vec<u64>,
+        nulls: Option<NullBuffer>,
         data_type: &DataType,
         value: impl Fn(u64) -> T::Native,
     ) -> ArrayRef {
-        let values = words.iter().map(|word| value(word.unwrap_or(0)));
-        let nulls = words
-            .iter()
-            .any(Option::is_none)
-            .then(|| words.iter().map(Option::is_some).collect::<NullBuffer>());
-        let array = PrimitiveArray::<T>::new(values.collect::<Vec<_>>().into(), nulls);
+        let values = words.into_iter().map(value).collect::<Vec<_>>();
+        let array = PrimitiveArray::<T>::new(values.into(), nulls);
         Arc::new(array.with_data_type(data_type.clone()))
     }
     macro_rules! signed {
         ($ty:ty) => {
-            array::<$ty>(words, data_type, |w| w as i64 as _)
+            array::<$ty>(words, nulls, data_type, |w| w as i64 as _)
         };
     }
     use DataType as D;
     match data_type {
-        D::Boolean => Arc::new(words.iter().map(|w| w.map(|w| w != 0)).collect::<BooleanArray>()),
+        D::Boolean => {
+            let values = words.iter().map(|word| *word != 0).collect();
+            Arc::new(BooleanArray::new(values, nulls))
+        }
         D::Int8 => signed!(Int8Type),
         D::Int16 => signed!(Int16Type),
         D::Int32 => signed!(Int32Type),
         D::Int64 => signed!(Int64Type),
-        D::UInt8 => array::<UInt8Type>(words, data_type, |w| w as u8),
-        D::UInt16 => array::<UInt16Type>(words, data_type, |w| w as u16),
-        D::UInt32 => array::<UInt32Type>(words, data_type, |w| w as u32),
-        D::UInt64 => array::<UInt64Type>(words, data_type, |w| w),
+        D::UInt8 => array::<UInt8Type>(words, nulls, data_type, |w| w as u8),
+        D::UInt16 => array::<UInt16Type>(words, nulls, data_type, |w| w as u16),
+        D::UInt32 => array::<UInt32Type>(words, nulls, data_type, |w| w as u32),
+        D::UInt64 => array::<UInt64Type>(words, nulls, data_type, |w| w),
         D::Float16 => {
-            let wide = array::<Float32Type>(words, &D::Float32, |w| f64::from_bits(w) as f32);
+            let wide =
+                array::<Float32Type>(words, nulls, &D::Float32, |w| f64::from_bits(w) as f32);
             cast_back(&wide, data_type)
         }
-        D::Float32 => array::<Float32Type>(words, data_type, |w| f64::from_bits(w) as f32),
-        D::Float64 => array::<Float64Type>(words, data_type, f64::from_bits),
+        D::Float32 => array::<Float32Type>(words, nulls, data_type, |w| f64::from_bits(w) as f32),
+        D::Float64 => array::<Float64Type>(words, nulls, data_type, f64::from_bits),
         D::Date32 => signed!(Date32Type),
         D::Date64 => signed!(Date64Type),
         D::Time32(TimeUnit::Second) => signed!(Time32SecondType),

@@ -67,8 +67,8 @@ enum Kind {
 pub(crate) trait DecodeKeys {
     /// Number of keys.
     fn len(&self) -> usize;
-    /// Word of the `k`-th key, `None` for NULL; for keys of one word.
-    fn word(&self, k: usize) -> Option<u64>;
+    /// Words of all keys, anything for NULL, and which are not NULL if one is; for keys of one word.
+    fn words(&self) -> (Vec<u64>, Option<NullBuffer>);
     /// Bytes of the `k`-th key, `None` for NULL; for byte keys.
     fn bytes(&self, k: usize, visit: &mut dyn FnMut(Option<&[u8]>));
 }
@@ -160,8 +160,8 @@ impl KeyEncoder {
         match self.kind {
             Kind::Global => Vec::new(),
             Kind::Word => {
-                let words = (0..keys.len()).map(|k| keys.word(k)).collect::<Vec<_>>();
-                vec![word_array(&words, self.fields[0].data_type())]
+                let (words, nulls) = keys.words();
+                vec![word_array(words, nulls, self.fields[0].data_type())]
             }
             Kind::Bytes => {
                 let mut builder = BinaryBuilder::with_capacity(keys.len(), keys.len() * 12);
@@ -252,8 +252,9 @@ impl DecodeKeys for Single<'_> {
     fn len(&self) -> usize {
         1
     }
-    fn word(&self, _: usize) -> Option<u64> {
-        self.keys.word(self.k)
+    fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
+        let (words, nulls) = self.keys.words();
+        (vec![words[self.k]], nulls.map(|nulls| nulls.slice(self.k, 1)))
     }
     fn bytes(&self, _: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
         self.keys.bytes(self.k, visit);
@@ -370,7 +371,6 @@ fn float_word(value: f64) -> u64 {
 fn encode_word_column(column: &ArrayRef, out: &mut KeyBatch) {
     word_values(column, &mut out.words);
     out.nulls = column.nulls().filter(|nulls| nulls.null_count() > 0).cloned();
-    out.hashes.clear();
     out.hashed = false;
 }
 

@@ -20,6 +20,11 @@ pub fn key_group(hash: u64, max_parallelism: u32) -> u16 {
     group
 }
 
+/// The least hash whose key group is `group`: groups are contiguous ranges of hashes.
+pub(crate) fn first_hash(group: u16, max_parallelism: u32) -> u64 {
+    (u64::from(group) << 32).div_ceil(u64::from(max_parallelism)) << 32
+}
+
 /// Shard that owns a key group: `group * shards / max_parallelism`.
 #[inline(always)]
 pub fn shard_of_group(group: u16, shards: u32, max_parallelism: u32) -> u16 {
@@ -70,6 +75,20 @@ mod tests {
         #[test]
         fn groups_stay_below_max_parallelism(hash: u64, max in 1_u32..=MAX_PARALLELISM_LIMIT) {
             prop_assert!(u32::from(key_group(hash, max)) < max);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_group_begins_with_its_first_hash(
+            max in 1_u32..=MAX_PARALLELISM_LIMIT, pick in 0.0_f64..1.0,
+        ) {
+            let group = (f64::from(max - 1) * pick) as u16;
+            let first = first_hash(group, max);
+            prop_assert_eq!(key_group(first, max), group);
+            if group > 0 {
+                prop_assert_eq!(key_group(first - 1, max), group - 1);
+            }
         }
     }
 

@@ -91,11 +91,13 @@ pub(super) struct WindowScratch {
 }
 
 impl WindowScratch {
-    /// Finds the spans of a batch's rows, and moves its input's watermark on.
+    /// Finds the spans of a batch's rows, and moves its input's watermark on. `expected` are the least and
+    /// largest event time of the rows to come, if known.
     pub(super) fn assign(
         &mut self,
         job: &Job,
         batch: &RecordBatch,
+        expected: Option<(i64, i64)>,
         watermark: &mut Watermark,
     ) -> Result<Assignment, RunError> {
         let (Some(time), Some(windows)) = (&job.time, &job.windows) else {
@@ -104,11 +106,21 @@ impl WindowScratch {
         let times = times(batch.column(time.column))
             .map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
         self.start();
-        if let (None, Some((min, max))) = (&times.nulls, job.isa.run(MinMax(&times.values)))
-            && let Place::In(slice) = windows.locate(min)
-            && max < slice.end
-            && (windows.session().is_none() || watermark.get_with(max) <= min)
-        {
+        let one_slice = |(min, max)| match windows.locate(min) {
+            Place::In(slice) if max < slice.end => {
+                let in_time = windows.session().is_none() || watermark.get_with(max) <= min;
+                in_time.then_some((slice, max))
+            }
+            _ => None,
+        };
+        // What is known beforehand may be too wide. Where it is not, its largest time may be observed with
+        // the first rows: it closes no window that the others lie in, as all lie in the same.
+        let found = expected.filter(|_| times.nulls.is_none()).and_then(one_slice);
+        let found = found.or_else(|| {
+            let range = || job.isa.run(MinMax(&times.values));
+            times.nulls.is_none().then(range).flatten().and_then(one_slice)
+        });
+        if let Some((slice, max)) = found {
             // Times of the slice cannot move the watermark to the end of a window that holds them, so
             // what is open to the first row is open to the last.
             let span = windows.span(&slice, watermark.get());

@@ -51,9 +51,13 @@ impl Results<'_> {
         let len = u32::try_from(keys).expect("row ids are 32 bits");
         let text = self.text(job);
         let window = text.as_ref().map(|text| text as &dyn Fn() -> String);
+        // The same in every batch, which takes as much as it needs.
+        let bounds = self.window_columns(job, len.min(EMIT_ROWS) as usize);
         for start in (0..len).step_by(EMIT_ROWS as usize) {
             let ids = start..(start + EMIT_ROWS).min(len);
-            let mut columns = self.bound_columns(job, ids.clone());
+            let mut columns = Vec::with_capacity(job.output_schema.fields().len());
+            columns.extend(bounds.iter().map(|column| column.slice(0, ids.len())));
+            columns.extend(self.session_columns(job, ids.clone()));
             let (plan, keys) = (&job.plan, &job.keys);
             columns.extend(match &mut self.changed {
                 None => self.pane.emit(plan, keys, ids, window, scratch)?,
@@ -85,25 +89,26 @@ impl Results<'_> {
         (bounds != Bounds::None).then_some(text)
     }
 
-    /// The columns `window_start` and `window_end`.
-    fn bound_columns(&self, job: &Job, ids: Range<u32>) -> Vec<ArrayRef> {
-        let Some(data_type) = job.time_type() else { return Vec::new() };
-        let mut columns = Vec::with_capacity(job.output_schema.fields().len());
-        match self.bounds {
-            Bounds::None => {}
-            Bounds::Window { start, end } => {
-                columns.push(time_column(Int64Array::from_value(start, ids.len()), data_type));
-                columns.push(time_column(Int64Array::from_value(end, ids.len()), data_type));
-            }
-            Bounds::Sessions { gap, extent } => {
-                let times = ids.map(|id| self.pane.extent(id, extent)).collect::<Vec<_>>();
-                let starts = times.iter().map(|(first, _)| *first).collect::<Vec<_>>();
-                let ends = times.iter().map(|(_, last)| *last + gap).collect::<Vec<_>>();
-                columns.push(time_column(starts.into(), data_type));
-                columns.push(time_column(ends.into(), data_type));
-            }
+    /// The columns `window_start` and `window_end` of one window.
+    fn window_columns(&self, job: &Job, rows: usize) -> Vec<ArrayRef> {
+        match (self.bounds, job.time_type()) {
+            (Bounds::Window { start, end }, Some(data_type)) => [start, end]
+                .map(|time| time_column(Int64Array::from_value(time, rows), data_type))
+                .to_vec(),
+            _ => Vec::new(),
         }
-        columns
+    }
+
+    /// The columns `window_start` and `window_end` of sessions.
+    fn session_columns(&self, job: &Job, ids: Range<u32>) -> Vec<ArrayRef> {
+        let (Bounds::Sessions { gap, extent }, Some(data_type)) = (self.bounds, job.time_type())
+        else {
+            return Vec::new();
+        };
+        let times = ids.map(|id| self.pane.extent(id, extent)).collect::<Vec<_>>();
+        let starts = times.iter().map(|(first, _)| *first).collect::<Vec<_>>();
+        let ends = times.iter().map(|(_, last)| *last + gap).collect::<Vec<_>>();
+        [starts, ends].map(|times| time_column(times.into(), data_type)).to_vec()
     }
 }
 

@@ -11,13 +11,14 @@ use super::report::KeyValue;
 use super::skew_control::SkewControl;
 use crate::config::Job;
 use crate::kernel::Kernel;
-use crate::kernel::select::{EqualMask, LANES, MaskRows};
+use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows, count_rows};
 use crate::key::batch::{KeyBatch, is_long, key_len};
 use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
 use crate::skew::sample::Sampler;
 use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
+use crate::state::pane::{MaskedRows, OneKeyRows};
 
 /// One of so many rows is sampled: at one of 64, sampling a stream of one key would take more than 3 % of
 /// the time that such a stream needs.
@@ -25,6 +26,10 @@ const SAMPLE_EVERY: u32 = 128;
 
 /// Sampled rows between two snapshots given to the control.
 const REPORT_SAMPLES: u32 = 256;
+
+/// A hot key with at least one of so many rows of a batch is reduced under its mask, straight from the
+/// columns; the rows of others are listed first.
+const MASKED_SHARE: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
 const MASKED_KEYS_MAX: usize = 8;
@@ -74,23 +79,65 @@ struct OwnKey {
 pub(crate) struct HotRows {
     /// Rows that are not hot, ascending.
     pub(crate) cold: Vec<u32>,
-    /// Rows of hot keys, grouped by key, ascending within each.
-    pub(crate) hot: Vec<u32>,
-    /// For each key that has rows: its hash, the salt in turn, and the end of its run in `hot`.
+    /// For each key that has rows: where they are.
     pub(crate) runs: Vec<HotRun>,
+    /// Listed rows of hot keys, grouped by key, ascending within each.
+    hot: Vec<u32>,
     found: Vec<(u32, u32)>,
     counts: Vec<u32>,
-    mask: Vec<u64>,
+    /// For each of the keys compared with the whole column, its rows as bits.
+    masks: Vec<Vec<u64>>,
     /// Rows that no key has claimed yet.
     rest: Vec<u64>,
 }
 
 /// Rows of one hot key in one batch.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct HotRun {
     pub(crate) hash: u64,
+    /// The salt in turn.
     pub(crate) salt: usize,
-    pub(crate) end: usize,
+    rows: RunRows,
+}
+
+/// Where the rows of a run are.
+#[derive(Debug, Clone)]
+enum RunRows {
+    /// In [`HotRows::hot`].
+    Listed(std::ops::Range<usize>),
+    /// In [`HotRows::masks`], with the first of them and their number.
+    Masked { place: usize, first: u32, count: usize },
+}
+
+impl HotRows {
+    /// The rows of a run.
+    pub(crate) fn of(&self, run: &HotRun) -> OneKeyRows<'_> {
+        match run.rows.clone() {
+            RunRows::Listed(range) => OneKeyRows::Listed(&self.hot[range]),
+            RunRows::Masked { place, first, count } => {
+                let mask = &self.masks[place];
+                OneKeyRows::Masked(MaskedRows { mask, first, count })
+            }
+        }
+    }
+
+    /// Calls `visit` with each hot row.
+    pub(crate) fn each(&self, mut visit: impl FnMut(u32)) {
+        for run in &self.runs {
+            match self.of(run) {
+                OneKeyRows::Listed(rows) => rows.iter().for_each(|row| visit(*row)),
+                OneKeyRows::Masked(rows) => {
+                    for (first, word) in (0..).step_by(LANES).zip(rows.mask) {
+                        let mut word = *word;
+                        while word != 0 {
+                            visit(first + word.trailing_zeros());
+                            word &= word - 1;
+                        }
+                    }
+                }
+            }
+        }
+    }
 }
 
 impl HotKeys {
@@ -173,13 +220,6 @@ impl HotKeys {
         self.rows.cold.clear();
         if keys.width == 1 && self.slots.len() <= MASKED_KEYS_MAX {
             self.split_by_masks(keys);
-            keys.hash_rows(&self.rows.cold);
-            // A run is looked up by its first row.
-            let mut start = 0;
-            for run in &self.rows.runs {
-                keys.hashes[self.rows.hot[start] as usize] = run.hash;
-                start = run.end;
-            }
         } else {
             keys.hash_all(self.job.isa);
             self.split_by_hash(keys);
@@ -189,37 +229,51 @@ impl HotKeys {
     }
 
     /// For few keys of one word: compares the whole column with each, a vector at a time.
-    fn split_by_masks(&mut self, keys: &KeyBatch) {
-        let HotRows { cold, hot, runs, mask, rest, .. } = &mut self.rows;
+    fn split_by_masks(&mut self, keys: &mut KeyBatch) {
+        let rows = &mut self.rows;
         let (values, isa) = (keys.words.as_slice(), self.job.isa);
         let words = values.len().div_ceil(LANES);
-        rest.clear();
-        rest.resize(words, u64::MAX);
-        if let Some(last) = rest.last_mut() {
+        rows.rest.clear();
+        rows.rest.resize(words, u64::MAX);
+        if let Some(last) = rows.rest.last_mut() {
             *last >>= words * LANES - values.len();
         }
-        mask.resize(words, 0);
+        rows.masks.resize_with(MASKED_KEYS_MAX, Vec::new);
         for (place, slot) in self.slots.iter_mut().enumerate() {
-            isa.run(EqualMask { values, target: slot.word, mask });
+            let mask = &mut rows.masks[place];
+            mask.resize(words, 0);
+            isa.run(CompareMask { values, compare: Compare::Equal, operand: slot.word, mask });
             if let Some(nulls) = &keys.nulls {
                 restrict_to(nulls, slot.null, mask);
             } else if slot.null {
                 continue;
             }
-            for (rest, mask) in rest.iter_mut().zip(&*mask) {
+            let Some(first) = first_row(mask) else { continue };
+            for (rest, mask) in rows.rest.iter_mut().zip(&*mask) {
                 *rest &= !mask;
             }
-            let start = hot.len();
-            isa.run(MaskRows { mask, rows: hot });
-            if hot.len() > start {
-                let hash = self.set.keys()[place].hash;
-                slot.named(&self.control, hash, || {
-                    key_values(&self.job, keys, hot[start] as usize)
-                });
-                runs.push(HotRun { hash, salt: self.turn % slot.salts, end: hot.len() });
-            }
+            let (start, count) = (rows.hot.len(), count_rows(mask));
+            let rows_of_key = if count * MASKED_SHARE >= values.len() {
+                RunRows::Masked { place, first, count }
+            } else {
+                isa.run(MaskRows { mask, rows: &mut rows.hot });
+                RunRows::Listed(start..rows.hot.len())
+            };
+            let hash = self.set.keys()[place].hash;
+            slot.named(&self.control, hash, || key_values(&self.job, keys, first as usize));
+            let salt = self.turn % slot.salts;
+            rows.runs.push(HotRun { hash, salt, rows: rows_of_key });
         }
-        isa.run(MaskRows { mask: rest, rows: cold });
+        isa.run(MaskRows { mask: &rows.rest, rows: &mut rows.cold });
+        keys.hash_rows(&rows.cold);
+        // A run is looked up by its first row.
+        for run in &rows.runs {
+            let first = match &run.rows {
+                RunRows::Listed(range) => rows.hot[range.start],
+                RunRows::Masked { first, .. } => *first,
+            };
+            keys.hashes[first as usize] = run.hash;
+        }
     }
 
     /// For many keys, or keys of bytes: looks each row's hash up, and compares whole keys where equal
@@ -252,11 +306,13 @@ impl HotKeys {
         }
         for (place, slot) in self.slots.iter().enumerate() {
             let count = counts[place + 1];
+            // Where the rows of this key begin, and those of the next.
             counts[place + 1] = counts[place] + count;
             if count > 0 {
                 let hash = self.set.keys()[place].hash;
-                let end = counts[place + 1] as usize;
-                runs.push(HotRun { hash, salt: self.turn % slot.salts, end });
+                let range = counts[place] as usize..counts[place + 1] as usize;
+                let salt = self.turn % slot.salts;
+                runs.push(HotRun { hash, salt, rows: RunRows::Listed(range) });
             }
         }
         hot.resize(found.len(), 0);
@@ -312,6 +368,12 @@ impl Slot {
             control.name(hash, key);
         }
     }
+}
+
+/// The first row of a mask.
+fn first_row(mask: &[u64]) -> Option<u32> {
+    let word = mask.iter().position(|word| *word != 0)?;
+    u32::try_from(word * LANES).ok().map(|first| first + mask[word].trailing_zeros())
 }
 
 /// Keeps in `mask` the rows that are NULL, if `null`, else those that are not.
@@ -403,9 +465,9 @@ impl DecodeKeys for BatchKey<'_> {
         1
     }
 
-    fn word(&self, _: usize) -> Option<u64> {
-        let valid = self.keys.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(self.row));
-        valid.then(|| self.keys.words.as_slice()[self.row])
+    fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
+        let nulls = self.keys.nulls.as_ref().map(|nulls| nulls.slice(self.row, 1));
+        (vec![self.keys.words.as_slice()[self.row]], nulls)
     }
 
     fn bytes(&self, _: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {

@@ -322,6 +322,11 @@ impl Ingest {
         self.router.watermark.continue_at(max_time, floor);
     }
 
+    /// Says between which event times all rows lie that are offered until the next call, if that is known.
+    pub(crate) fn expect_times(&mut self, range: Option<(i64, i64)>) {
+        self.router.expect_times(range);
+    }
+
     /// The watermark of the rows routed so far, of the input they came from.
     pub(crate) fn input_watermark(&self) -> i64 {
         self.router.watermark.get()

@@ -38,7 +38,8 @@ impl Source for MemorySource {
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let Some(batch) = self.batches.get(index) else { return Ok(Take::End) };
         let batch = Some(batch.clone());
-        Ok(Take::Unit(Box::new(MemoryUnit { ticket: index as u64, batch, time: self.time })))
+        let ticket = index as u64;
+        Ok(Take::Unit(Box::new(MemoryUnit { ticket, batch, time: self.time, time_min: None })))
     }
 }
 
@@ -47,6 +48,7 @@ struct MemoryUnit {
     ticket: u64,
     batch: Option<RecordBatch>,
     time: Option<usize>,
+    time_min: Option<i64>,
 }
 
 impl Unit for MemoryUnit {
@@ -61,11 +63,16 @@ impl Unit for MemoryUnit {
             place: None,
             message: error.to_string(),
         })?;
-        let max = match &times.nulls {
-            None => Isa::best().run(MinMax(&times.values)).map(|(_, max)| max),
-            Some(nulls) => nulls.valid_indices().map(|row| times.values[row]).max(),
-        };
-        Ok(max)
+        if let Some(nulls) = &times.nulls {
+            return Ok(nulls.valid_indices().map(|row| times.values[row]).max());
+        }
+        let range = Isa::best().run(MinMax(&times.values));
+        self.time_min = range.map(|(min, _)| min);
+        Ok(range.map(|(_, max)| max))
+    }
+
+    fn time_min(&self) -> Option<i64> {
+        self.time_min
     }
 
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError> {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
-use crate::state::pane::{Pane, Scratch};
+use crate::state::pane::{OneKeyRows, Pane, Scratch};
 use crate::time::window::Span;
 
 /// Partials of one window and owner.
@@ -70,11 +70,11 @@ impl Partials {
         window: Span,
         (owner, salt): (usize, usize),
         prepared: &Prepared,
-        rows: &[u32],
+        rows: OneKeyRows<'_>,
     ) {
         let (pane, scratch, job) = self.pane(window, owner, salt);
         pane.update_one_key(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
-        self.rows += rows.len() as u64;
+        self.rows += rows.count() as u64;
     }
 
     /// Aggregates the rows of `part`, all owned by `owner`.

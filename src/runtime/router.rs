@@ -16,7 +16,8 @@ use super::sink::Sink;
 use crate::column::Column;
 use crate::config::{Job, SkewMode};
 use crate::error::RunError;
-use crate::key::group::{key_group, shard_of_group};
+use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows};
+use crate::key::group::{first_hash, key_group, shard_of_group};
 use crate::time::watermark::Watermark;
 use crate::time::window::Span;
 
@@ -29,12 +30,18 @@ pub(crate) struct Router {
     job: Arc<Job>,
     /// Shard of each key group.
     owners: Vec<u16>,
+    /// The least hash that belongs to another shard than the first: of two shards, the second.
+    second_owner_from: u64,
+    /// Rows as bits, while they are split.
+    mask: Vec<u64>,
     /// Prepared batches, lent out or free.
     pool: Vec<Arc<Prepared>>,
     /// The input's watermark.
     pub(crate) watermark: Watermark,
     pub(crate) counts: RowCounts,
     windows: WindowScratch,
+    /// Least and largest event time of the rows to come, if known.
+    expected: Option<(i64, i64)>,
     /// Which rows are hot; none in a job that does not ask.
     hot: Option<HotKeys>,
     /// Partial aggregates that have not been handed on.
@@ -51,18 +58,25 @@ impl Router {
         let groups = u16::try_from(job.max_parallelism).expect("at most 2^15 key groups");
         let owners = (0..groups)
             .map(|group| shard_of_group(group, job.shards(), job.max_parallelism))
-            .collect();
+            .collect::<Vec<_>>();
+        let second_owner = owners.iter().position(|owner| *owner > 0);
+        let second_owner_from = second_owner.map_or(u64::MAX, |group| {
+            first_hash(u16::try_from(group).expect("a key group"), job.max_parallelism)
+        });
         let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
         let partials = Partials::new(Arc::clone(&job));
         let two_phase = job.skew == SkewMode::TwoPhase;
         let owner_rows = vec![0; job.workers];
         Self {
             job,
+            expected: None,
             hot,
             partials,
             two_phase,
             owner_rows,
             owners,
+            second_owner_from,
+            mask: Vec::new(),
             pool: Vec::new(),
             watermark: Watermark::new(out_of_orderness),
             counts: RowCounts::default(),
@@ -96,7 +110,7 @@ impl Router {
         if let Some(hot) = &mut self.hot {
             hot.begin_batch();
         }
-        match self.windows.assign(&self.job, batch, &mut self.watermark)? {
+        match self.windows.assign(&self.job, batch, self.expected, &mut self.watermark)? {
             Assignment::One(window) => self.split_one_window(prepared, window),
             Assignment::Nothing => {
                 self.windows.side_outputs(&mut self.counts, batch, sink)?;
@@ -125,17 +139,15 @@ impl Router {
         match self.hot.as_mut().filter(|hot| !hot.is_empty()) {
             None => {
                 prepared.keys.hash_all(self.job.isa);
-                split(&prepared.keys.hashes, &self.owners, max_parallelism, &mut prepared.parts);
+                self.split_all(prepared);
             }
             Some(hot) => {
                 let rows = hot.split(&mut prepared.keys);
-                let mut start = 0;
                 for run in &rows.runs {
                     let owner =
                         usize::from(self.owners[usize::from(key_group(run.hash, max_parallelism))]);
-                    let hot_rows = &rows.hot[start..run.end];
-                    start = run.end;
-                    self.owner_rows[owner] += hot_rows.len() as u64;
+                    let hot_rows = rows.of(run);
+                    self.owner_rows[owner] += hot_rows.count() as u64;
                     self.partials.add_one_key(window, (owner, run.salt), prepared, hot_rows);
                 }
                 let Prepared { keys, parts, .. } = prepared;
@@ -149,20 +161,51 @@ impl Router {
         }
     }
 
+    /// Selects each row for the shard that owns its key group.
+    fn split_all(&mut self, prepared: &mut Prepared) {
+        let hashes = prepared.keys.hashes.as_slice();
+        match prepared.parts.as_mut_slice() {
+            [only] => only.selection.extend(0..row_number(hashes.len())),
+            [first, second] => {
+                let (isa, mask) = (self.job.isa, &mut self.mask);
+                mask.resize(hashes.len().div_ceil(LANES), 0);
+                let (compare, operand) = (Compare::AtLeast, self.second_owner_from);
+                isa.run(CompareMask { values: hashes, compare, operand, mask: &mut *mask });
+                isa.run(MaskRows { mask: &*mask, rows: &mut second.selection });
+                mask.iter_mut().for_each(|word| *word = !*word);
+                if let Some(last) = mask.last_mut() {
+                    *last &= u64::MAX >> ((LANES - hashes.len() % LANES) % LANES);
+                }
+                isa.run(MaskRows { mask: &*mask, rows: &mut first.selection });
+            }
+            many => {
+                // Room for all rows in each, so that no later batch makes one grow.
+                for part in many.iter_mut() {
+                    part.selection.reserve(hashes.len());
+                }
+                let max_parallelism = self.job.max_parallelism;
+                for (row, hash) in hashes.iter().enumerate() {
+                    let owner = self.owners[usize::from(key_group(*hash, max_parallelism))];
+                    many[usize::from(owner)].selection.push(row_number(row));
+                }
+            }
+        }
+    }
+
     /// The same for a batch of several windows, where runs of one key and window are short: hot rows are
     /// looked up in the partials like any row.
     fn split_mixed(&mut self, prepared: &mut Prepared) {
         if let Some(hot) = self.hot.as_mut().filter(|hot| !hot.is_empty()) {
             let rows = hot.split(&mut prepared.keys);
-            if !rows.hot.is_empty() {
+            if !rows.runs.is_empty() {
                 prepared.keys.hash_all(self.job.isa);
                 let cold = &mut self.windows.hot_ordinals;
                 cold.clear();
                 cold.resize(self.windows.ordinals.len(), EXCLUDED);
-                for row in &rows.hot {
-                    let row = *row as usize;
+                rows.each(|row| {
+                    let row = row as usize;
                     std::mem::swap(&mut cold[row], &mut self.windows.ordinals[row]);
-                }
+                });
                 std::mem::swap(&mut self.windows.hot_ordinals, &mut self.windows.ordinals);
                 self.split_by_window(prepared);
                 self.aggregate_all(prepared);
@@ -206,6 +249,11 @@ impl Router {
             return true;
         }
         false
+    }
+
+    /// See [`Ingest::expect_times`](super::ingest::Ingest::expect_times).
+    pub(crate) fn expect_times(&mut self, range: Option<(i64, i64)>) {
+        self.expected = range;
     }
 
     /// Tells the control of hot keys that this producer has gone.
@@ -262,39 +310,6 @@ impl Router {
                 let place = &mut counts[ranks[*ordinal as usize] as usize * shards + shard];
                 prepared.parts[shard].selection[*place] = row_number(row);
                 *place += 1;
-            }
-        }
-    }
-}
-
-/// Selects each row for the shard that owns its key group.
-fn split(hashes: &[u64], owners: &[u16], max_parallelism: u32, parts: &mut [Part]) {
-    let owner = |hash: u64| owners[usize::from(key_group(hash, max_parallelism))];
-    match parts {
-        [only] => only.selection.extend(0..row_number(hashes.len())),
-        [first, second] => {
-            // Both are written, one advances: a branch here would be mispredicted every other row.
-            let (first, second) = (&mut first.selection, &mut second.selection);
-            first.resize(hashes.len(), 0);
-            second.resize(hashes.len(), 0);
-            let (mut firsts, mut seconds) = (0, 0);
-            for (row, hash) in hashes.iter().enumerate() {
-                let to_second = usize::from(owner(*hash));
-                first[firsts] = row_number(row);
-                second[seconds] = row_number(row);
-                firsts += 1 - to_second;
-                seconds += to_second;
-            }
-            first.truncate(firsts);
-            second.truncate(seconds);
-        }
-        many => {
-            // Room for all rows in each, so that no later batch makes one grow.
-            for part in many.iter_mut() {
-                part.selection.reserve(hashes.len());
-            }
-            for (row, hash) in hashes.iter().enumerate() {
-                many[usize::from(owner(*hash))].selection.push(row_number(row));
             }
         }
     }

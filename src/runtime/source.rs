@@ -50,6 +50,12 @@ pub trait Unit: Send + Debug {
     /// has event time. May decode, and keep what it decoded.
     fn time_max(&mut self) -> Result<Option<i64>, SourceError>;
 
+    /// The smallest event time in the unit, if [`Unit::time_max`], which was called before, came by it
+    /// and no time is null: a unit that lies in one window need not be looked through again.
+    fn time_min(&self) -> Option<i64> {
+        None
+    }
+
     /// The next rows, in the input's order; `None` at the end of the unit.
     fn next_batch(&mut self) -> Result<Option<RecordBatch>, SourceError>;
 }

@@ -103,6 +103,7 @@ impl Feed {
                 match self.sources.sequence(taken.input, ticket, max_time) {
                     Some((before, floor)) => {
                         self.ingest.continue_at(before, floor);
+                        self.ingest.expect_times(taken.unit.time_min().zip(max_time));
                         *turn = Turn::Now;
                     }
                     None => return Ok(Fed::Pending),
@@ -115,7 +116,10 @@ impl Feed {
                     self.ingest.offer_checked(batch)?;
                     self.ingest.try_flush()?;
                 }
-                None => self.unit = None,
+                None => {
+                    self.ingest.expect_times(None);
+                    self.unit = None;
+                }
             },
         }
         Ok(Fed::Worked)

@@ -16,6 +16,7 @@ use crate::aggregate::plan::Plan;
 use crate::aggregate::{Misfit, Side};
 use crate::column::Column;
 use crate::error::{Overflow, RunError};
+use crate::kernel::select::MaskRows;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 
@@ -28,6 +29,42 @@ const UPDATE_ROWS: usize = 1024;
 pub(crate) struct Pane {
     table: Table,
     sides: Vec<Side>,
+}
+
+/// Rows of a batch that all have one key; there is at least one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum OneKeyRows<'a> {
+    /// Their numbers, ascending.
+    Listed(&'a [u32]),
+    /// Their bits.
+    Masked(MaskedRows<'a>),
+}
+
+/// Rows of a batch as bits, 64 rows a word, with what is known of them.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MaskedRows<'a> {
+    pub(crate) mask: &'a [u64],
+    /// The first row.
+    pub(crate) first: u32,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+impl OneKeyRows<'_> {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        match self {
+            Self::Listed(rows) => rows.len(),
+            Self::Masked(rows) => rows.count,
+        }
+    }
+
+    fn first(&self) -> u32 {
+        match self {
+            Self::Listed(rows) => rows[0],
+            Self::Masked(rows) => rows.first,
+        }
+    }
 }
 
 /// Memory a pane needs while it works, kept by whoever works on panes.
@@ -90,17 +127,32 @@ impl Pane {
         plan: &Plan,
         keys: &KeyBatch,
         columns: &[Column],
-        rows: &[u32],
+        rows: OneKeyRows<'_>,
         scratch: &mut Scratch,
     ) {
         scratch.ptrs.clear();
-        self.table.lookup(plan.isa, keys, &rows[..1], &mut scratch.ptrs);
+        self.table.lookup(plan.isa, keys, &[rows.first()], &mut scratch.ptrs);
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
+        // Rows are listed when the first accumulator asks for it.
+        let listed = &mut scratch.selection;
+        listed.clear();
         for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
             let column = placed.column.map(|column| &columns[column]);
             let state = states.state_mut(0, width + placed.offset, placed.accumulator.words());
-            placed.accumulator.update_dense(plan.isa, state, side, column, rows);
+            let selection = match rows {
+                OneKeyRows::Listed(rows) => rows,
+                OneKeyRows::Masked(rows) => {
+                    if placed.accumulator.update_masked(plan.isa, state, column, &rows) {
+                        continue;
+                    }
+                    if listed.is_empty() {
+                        plan.isa.run(MaskRows { mask: rows.mask, rows: &mut *listed });
+                    }
+                    &*listed
+                }
+            };
+            placed.accumulator.update_dense(plan.isa, state, side, column, selection);
         }
     }
 

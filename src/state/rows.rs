@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 
 use crate::sys::WordChunk;
 
+/// Rows that are written ahead at a time.
+const WRITE_AHEAD_ROWS: usize = if cfg!(test) { 3 } else { 64 };
+
 /// Rows of the first chunk; every later chunk doubles the total.
 const FIRST_CHUNK_ROWS: usize = if cfg!(test) { 4 } else { 64 };
 
@@ -37,10 +40,12 @@ impl fmt::Debug for RowPtr {
 }
 
 impl RowPtr {
-    /// Asks the processor to load the row's first cache line.
+    /// Asks the processor to load the cache lines of the row's first and last word, of `words`: short rows
+    /// lie in one or two.
     #[inline(always)]
-    pub(crate) fn prefetch(self) {
+    pub(crate) fn prefetch(self, words: usize) {
         crate::sys::prefetch(self.0);
+        crate::sys::prefetch(self.0.wrapping_add(words - 1));
     }
 }
 
@@ -49,25 +54,34 @@ pub(crate) struct RowStore {
     chunks: Vec<WordChunk>,
     /// For each chunk, where row 0 would lie if the chunk's rows went on downwards to it.
     origins: Vec<RowPtr>,
-    stride: usize,
+    /// A new row.
+    template: Vec<u64>,
     len: usize,
+    /// Rows that are written: those in use, and some ahead, which are copies of the template.
+    written: usize,
     capacity: usize,
 }
 
 impl fmt::Debug for RowStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RowStore")
-            .field("stride", &self.stride)
+            .field("stride", &self.stride())
             .field("len", &self.len)
             .finish_non_exhaustive()
     }
 }
 
 impl RowStore {
-    /// An empty store of rows of `stride` words.
-    pub(crate) fn new(stride: usize) -> Self {
-        assert!(stride > 0, "a row has at least its key");
-        Self { chunks: Vec::new(), origins: Vec::new(), stride, len: 0, capacity: 0 }
+    /// An empty store of rows that begin as copies of `template`.
+    pub(crate) fn new(template: Vec<u64>) -> Self {
+        assert!(!template.is_empty(), "a row has at least its key");
+        Self { chunks: Vec::new(), origins: Vec::new(), template, len: 0, written: 0, capacity: 0 }
+    }
+
+    /// Words of a row.
+    #[inline(always)]
+    fn stride(&self) -> usize {
+        self.template.len()
     }
 
     /// Number of rows.
@@ -77,7 +91,7 @@ impl RowStore {
 
     /// Bytes of the rows in use. Chunks beyond the last row are reserved but not touched.
     pub(crate) fn bytes(&self) -> usize {
-        self.len * self.stride * size_of::<u64>()
+        self.len * self.stride() * size_of::<u64>()
     }
 
     /// Whether all large chunks lie on huge pages as far as the kernel was willing.
@@ -88,22 +102,50 @@ impl RowStore {
     /// Forgets the rows and keeps the memory.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
+        self.written = 0;
     }
 
-    /// Appends a copy of `template` and returns its id and address.
-    #[inline]
-    pub(crate) fn push(&mut self, template: &[u64]) -> (u32, RowPtr) {
-        assert_eq!(template.len(), self.stride, "a row has the store's width");
-        if self.len == self.capacity {
-            self.grow();
+    /// Appends a row, whose first words are to be `head`, and returns its id and address.
+    #[inline(always)]
+    pub(crate) fn push<const N: usize>(&mut self, head: [u64; N]) -> (u32, RowPtr) {
+        if self.len == self.written {
+            self.write_ahead();
         }
         let id = self.len;
         self.len += 1;
         let ptr = self.address(id);
-        // SAFETY: `address(id)` points to `stride` words inside a chunk that this store owns and
-        // borrows mutably here; `template` has `stride` words and is another allocation.
-        unsafe { std::ptr::copy_nonoverlapping(template.as_ptr(), ptr.0, self.stride) };
+        assert!(N <= self.stride(), "a row has room for its head");
+        // SAFETY: `address(id)` points to `stride >= N` words inside a chunk that this store owns and
+        // borrows mutably here.
+        unsafe { *ptr.0.cast::<[u64; N]>() = head };
         (u32::try_from(id).expect("`grow` keeps ids within 32 bits"), ptr)
+    }
+
+    /// Copies the template into the next rows: a few at a time, so that they are still in the cache when
+    /// they are used, and by copies that double, which costs less than one copy a row.
+    #[cold]
+    #[inline(never)]
+    fn write_ahead(&mut self) {
+        if self.len == self.capacity {
+            self.grow();
+        }
+        // The chunk of row `len` begins at 0 or at a power of two times the first, and doubles the total.
+        let chunk_end = FIRST_CHUNK_ROWS.max((self.len + 1).next_power_of_two());
+        let rows = WRITE_AHEAD_ROWS.min(chunk_end - self.len);
+        let words = rows * self.stride();
+        let start = self.address(self.len);
+        // SAFETY: rows `len .. len + rows` lie in one chunk (above), which this store owns and borrows
+        // mutably here; all of a chunk is initialised (`WordChunk::new` zeroes it).
+        let all = unsafe { std::slice::from_raw_parts_mut(start.0, words) };
+        let mut done = self.stride();
+        all[..done].copy_from_slice(&self.template);
+        while done < words {
+            let more = done.min(words - done);
+            let (from, to) = all.split_at_mut(done);
+            to[..more].copy_from_slice(&from[..more]);
+            done += more;
+        }
+        self.written = self.len + rows;
     }
 
     #[cold]
@@ -111,8 +153,8 @@ impl RowStore {
     fn grow(&mut self) {
         let rows = if self.capacity == 0 { FIRST_CHUNK_ROWS } else { self.capacity };
         assert!(u32::try_from(self.capacity + rows).is_ok(), "a pane holds at most 2^32 keys");
-        let chunk = WordChunk::new(rows * self.stride);
-        let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride);
+        let chunk = WordChunk::new(rows * self.stride());
+        let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride());
         self.chunks.push(chunk);
         self.origins.push(RowPtr(origin));
         self.capacity += rows;
@@ -124,7 +166,7 @@ impl RowStore {
         debug_assert!(id < self.capacity, "row {id} of {}", self.capacity);
         let chunk = (usize::BITS - (id / FIRST_CHUNK_ROWS).leading_zeros()) as usize;
         // Wrapping, since the origin of a later chunk lies outside of it; the sum is inside again.
-        RowPtr(self.origins[chunk].0.wrapping_add(id * self.stride))
+        RowPtr(self.origins[chunk].0.wrapping_add(id * self.stride()))
     }
 
     /// Address of row `id`.
@@ -143,13 +185,13 @@ impl RowStore {
         let ptr = self.ptr(id);
         // SAFETY: `ptr` is the address of an initialised row of `stride` words (`push`) inside a chunk
         // that lives as long as `self`; `&self` keeps writers out.
-        unsafe { std::slice::from_raw_parts(ptr.0, self.stride) }
+        unsafe { std::slice::from_raw_parts(ptr.0, self.stride()) }
     }
 
     /// The first `N` words of the row at `ptr`, which came from this store.
     #[inline(always)]
     pub(crate) fn head<const N: usize>(&self, ptr: RowPtr) -> &[u64; N] {
-        debug_assert!(N <= self.stride && self.owns(ptr), "a pointer of this store");
+        debug_assert!(N <= self.stride() && self.owns(ptr), "a pointer of this store");
         // SAFETY: pointers are made only by `address` of the store the table owns, and the table hands
         // its own pointers back (checked in debug builds); rows never move or vanish while the store
         // lives; `N <= stride` (`Table::new` asserts it for its key width).
@@ -160,7 +202,7 @@ impl RowStore {
     #[inline]
     pub(crate) fn rows<'a>(&'a mut self, ptrs: &'a [RowPtr]) -> Rows<'a> {
         debug_assert!(ptrs.iter().all(|ptr| self.owns(*ptr)), "pointers of this store");
-        Rows { ptrs, stride: self.stride, store: PhantomData }
+        Rows { ptrs, stride: self.stride(), store: PhantomData }
     }
 
     /// Whether `ptr` is the address of a row of this store; for assertions.
@@ -170,7 +212,7 @@ impl RowStore {
             let start = chunk.as_ptr().as_ptr().addr();
             let end = start + chunk.len() * size_of::<u64>();
             (start..end).contains(&address)
-                && (address - start).is_multiple_of(self.stride * size_of::<u64>())
+                && (address - start).is_multiple_of(self.stride() * size_of::<u64>())
         })
     }
 }

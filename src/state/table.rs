@@ -13,6 +13,8 @@
 
 use std::ops::Range;
 
+use arrow::buffer::NullBuffer;
+
 use super::arena::Arena;
 use super::rows::{RowPtr, RowStore};
 use crate::kernel::{Isa, Kernel};
@@ -20,14 +22,11 @@ use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, sh
 use crate::key::encode::DecodeKeys;
 use crate::sys::{WordChunk, prefetch};
 
-/// Rows probed together.
-const BLOCK: usize = 32;
+/// Rows between two stages of a lookup.
+const AHEAD: usize = 16;
 
 /// Entries of an empty table's index. At least two blocks, so that a block always finds room.
 const INDEX_MIN: usize = 128;
-
-/// Entries of an index that stays in the first-level cache, so that prefetching it would be in vain.
-const INDEX_CACHED: usize = 2048;
 
 /// [`Table::lookup`] for keys of `W` words.
 struct Lookup<'a, const W: usize> {
@@ -42,7 +41,7 @@ impl<const W: usize> Kernel for Lookup<'_, W> {
 
     #[inline(always)]
     fn run(self) {
-        self.table.lookup_blocks::<W>(self.keys, self.selection, self.out);
+        self.table.lookup_rolling::<W>(self.keys, self.selection, self.out);
     }
 }
 
@@ -56,8 +55,8 @@ pub(crate) struct Table {
     arena: Arena,
     /// Words of the key at the start of each row: 1 or 2.
     width: usize,
-    /// A new row: zeros for the key, then the initial states.
-    template: Vec<u64>,
+    /// Words of a row.
+    row_words: usize,
     /// Row of the NULL key, for keys of one word (NULL byte keys have words of their own).
     null_row: Option<u32>,
 }
@@ -71,10 +70,10 @@ impl Table {
         Self {
             index: WordChunk::new(INDEX_MIN),
             shift: shift_of(INDEX_MIN),
-            rows: RowStore::new(template.len()),
+            row_words: template.len(),
+            rows: RowStore::new(template),
             arena: Arena::default(),
             width,
-            template,
             null_row: None,
         }
     }
@@ -141,8 +140,11 @@ impl Table {
         }
     }
 
+    /// Three stages in step: index entries are prefetched `2 * AHEAD` rows ahead, probed and their rows
+    /// prefetched `AHEAD` rows ahead, and keys compared. One of each a turn, so that requests to memory
+    /// leave evenly and none waits for a free line buffer.
     #[inline(always)]
-    fn lookup_blocks<const W: usize>(
+    fn lookup_rolling<const W: usize>(
         &mut self,
         keys: &KeyBatch,
         selection: &[u32],
@@ -150,98 +152,70 @@ impl Table {
     ) {
         let start = out.len();
         out.reserve(selection.len());
-        self.prefetch_index(keys, selection, 0..2 * BLOCK);
-        let mut probed = 0;
-        while probed < selection.len() {
-            let block = probed..(probed + BLOCK).min(selection.len());
-            self.prefetch_index(keys, selection, block.end + BLOCK..block.end + 2 * BLOCK);
-            self.probe::<W>(keys, &selection[block.clone()], out);
-            // The rows of the block before this one have had time to arrive.
-            if probed >= BLOCK {
-                let verify = probed - BLOCK..probed;
-                let rows = &selection[verify.clone()];
-                self.verify::<W>(keys, rows, &mut out[start + verify.start..start + verify.end]);
-            }
-            probed = block.end;
+        self.reserve(selection.len().min(AHEAD));
+        for &row in &selection[..selection.len().min(2 * AHEAD)] {
+            self.prefetch_index(keys.hashes[row as usize]);
         }
-        let last = selection.len().saturating_sub(1) / BLOCK * BLOCK;
-        self.verify::<W>(keys, &selection[last..], &mut out[start + last..]);
+        for &row in &selection[..selection.len().min(AHEAD)] {
+            out.push(self.probe::<W>(keys, row));
+        }
+        let mut at = 0;
+        while at + AHEAD < selection.len() {
+            let turn = AHEAD.min(selection.len() - AHEAD - at);
+            self.reserve(turn);
+            for k in at..at + turn {
+                if let Some(&row) = selection.get(k + 2 * AHEAD) {
+                    self.prefetch_index(keys.hashes[row as usize]);
+                }
+                out.push(self.probe::<W>(keys, selection[k + AHEAD]));
+                self.verify::<W>(keys, selection[k], &mut out[start + k]);
+            }
+            at += turn;
+        }
+        for k in at..selection.len() {
+            self.verify::<W>(keys, selection[k], &mut out[start + k]);
+        }
     }
 
     #[inline(always)]
-    fn prefetch_index(&self, keys: &KeyBatch, selection: &[u32], range: Range<usize>) {
+    fn prefetch_index(&self, hash: u64) {
         let index = self.index.words();
-        if index.len() <= INDEX_CACHED {
-            return;
-        }
-        let range = range.start.min(selection.len())..range.end.min(selection.len());
-        for &row in &selection[range] {
-            prefetch(&raw const index[(tag(keys.hashes[row as usize]) >> self.shift) as usize]);
-        }
+        prefetch(&raw const index[(tag(hash) >> self.shift) as usize & (index.len() - 1)]);
     }
 
-    /// Finds a row with the key's tag for each of `selection`, or inserts the key.
+    /// The row with the tag of the key of `row`, or that of the key, inserted. There is room in the index.
     #[inline(always)]
-    fn probe<const W: usize>(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut Vec<RowPtr>) {
-        self.reserve(selection.len());
-        let mut next = 0;
-        while next < selection.len() {
-            match self.probe_known(&keys.hashes, &selection[next..], out) {
-                None => return,
-                Some((known, slot)) => {
-                    next += known;
-                    out.push(self.insert::<W>(keys, selection[next], slot));
-                    next += 1;
-                }
-            }
-        }
-    }
-
-    /// Appends the rows with the tags of `selection`, up to the first whose tag is not there: answers
-    /// how many there were before it, and the empty slot where its search ended.
-    #[inline(always)]
-    fn probe_known(
-        &self,
-        hashes: &[u64],
-        selection: &[u32],
-        out: &mut Vec<RowPtr>,
-    ) -> Option<(usize, usize)> {
-        let (index, shift) = (self.index.words(), self.shift);
+    fn probe<const W: usize>(&mut self, keys: &KeyBatch, row: u32) -> RowPtr {
+        let index = self.index.words();
         let mask = index.len() - 1;
-        for (k, &row) in selection.iter().enumerate() {
-            let tag = tag(hashes[row as usize]);
-            let mut slot = (tag >> shift) as usize;
-            let id = loop {
-                let entry = index[slot & mask];
-                if entry >> 32 == u64::from(tag) && entry != 0 {
-                    break id_of(entry);
-                }
-                if entry == 0 {
-                    return Some((k, slot & mask));
-                }
-                slot += 1;
-            };
-            let ptr = self.rows.ptr(id);
-            ptr.prefetch();
-            out.push(ptr);
+        let tag = tag(keys.hashes[row as usize]);
+        let mut slot = (tag >> self.shift) as usize & mask;
+        loop {
+            let entry = index[slot];
+            if entry == 0 {
+                return self.insert::<W>(keys, row, slot);
+            }
+            if entry >> 32 == u64::from(tag) {
+                let ptr = self.rows.ptr(id_of(entry));
+                ptr.prefetch(self.row_words);
+                return ptr;
+            }
+            slot = (slot + 1) & mask;
         }
-        None
     }
 
-    /// Compares the keys of rows that were found by tag; where they differ (two keys of one tag), looks
+    /// Compares the key of a row that was found by its tag; where it differs (two keys of one tag), looks
     /// again.
     #[inline(always)]
-    fn verify<const W: usize>(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut [RowPtr]) {
+    fn verify<const W: usize>(&mut self, keys: &KeyBatch, row: u32, ptr: &mut RowPtr) {
         let words = keys.words.as_slice();
-        for (ptr, &row) in out.iter_mut().zip(selection) {
-            let key = &words[row as usize * W..row as usize * W + W];
-            let head = self.rows.head::<W>(*ptr);
-            // The second word of a long key is a place, not a part of the key.
-            let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
-            let equal = equal || (W == 2 && self.long_keys_equal::<W>(keys, key, *ptr));
-            if !equal {
-                *ptr = self.lookup_again::<W>(keys, row);
-            }
+        let key = &words[row as usize * W..row as usize * W + W];
+        let head = self.rows.head::<W>(*ptr);
+        // The second word of a long key is a place, not a part of the key.
+        let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
+        let equal = equal || (W == 2 && self.long_keys_equal::<W>(keys, key, *ptr));
+        if !equal {
+            *ptr = self.lookup_again::<W>(keys, row);
         }
     }
 
@@ -282,15 +256,15 @@ impl Table {
     }
 
     /// Appends the row of a new key and enters it at the empty `slot`.
-    #[inline]
+    #[inline(always)]
     fn insert<const W: usize>(&mut self, keys: &KeyBatch, row: u32, slot: usize) -> RowPtr {
         let i = row as usize;
-        let key = &keys.words.as_slice()[i * W..i * W + W];
-        self.template[..W].copy_from_slice(key);
+        let mut key = [0; W];
+        key.copy_from_slice(&keys.words.as_slice()[i * W..i * W + W]);
         if W == 2 && is_long(key[0]) {
-            self.template[1] = self.arena.push(keys.long.bytes(key[0], key[1]));
+            key[1] = self.arena.push(keys.long.bytes(key[0], key[1]));
         }
-        let (id, ptr) = self.rows.push(&self.template);
+        let (id, ptr) = self.rows.push(key);
         if W == 1 && keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
             self.null_row = Some(id);
         }
@@ -385,9 +359,10 @@ impl DecodeKeys for TableKeys<'_> {
         self.ids.len()
     }
 
-    fn word(&self, k: usize) -> Option<u64> {
-        let id = self.id(k);
-        (self.table.null_row != Some(id)).then(|| self.table.rows.row(id)[0])
+    fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
+        let words = self.ids.clone().map(|id| self.table.rows.row(id)[0]).collect();
+        let null = self.table.null_row.filter(|id| self.ids.contains(id));
+        (words, null.map(|null| self.ids.clone().map(|id| id != null).collect()))
     }
 
     fn bytes(&self, k: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {

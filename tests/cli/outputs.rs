@@ -6,6 +6,7 @@ const STATS: [&str; 18] = [
     "rows_in",
     "rows_aggregated",
     "rows_late",
+    "rows_late_by_reason",
     "rows_rejected",
     "windows_emitted",
     "rows_out",

@@ -11,7 +11,7 @@ fn run(lines: &[&str], options: &str) -> String {
     let line = format!("run {path} --key k --time t --ordered --progress never {options}");
     let ran = run_line(&line);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    ran.text().to_owned()
+    ran.text().replace("1970-01-01T00:00:", "")
 }
 
 const ROWS: &[&str] = &[
@@ -100,9 +100,9 @@ fn sessions_end_after_a_gap_and_late_rows_join_them_within_the_out_of_orderness(
     let options = "--schema t:int64 --time-unit s --window session:6s --agg count";
     let session = |rows: &str| rows.lines().skip(1).map(str::to_owned).collect::<Vec<_>>();
     let joined = session(&run(&lines, &format!("{options} --out-of-orderness 15s")));
-    assert_eq!(joined, ["0,26,a,5"], "the rows at 15 and 5 bridge the gaps");
+    assert_eq!(joined, ["00,26,a,5"], "the rows at 15 and 5 bridge the gaps");
     let late = session(&run(&lines, &format!("{options} --out-of-orderness 5s")));
-    assert_eq!(late, ["0,6,a,1", "10,26,a,3"], "the row at 5 is late, that at 15 is not");
+    assert_eq!(late, ["00,06,a,1", "10,26,a,3"], "the row at 5 is late, that at 15 is not");
 }
 
 #[test]
@@ -116,10 +116,10 @@ fn corrections_are_numbered_per_key() {
         rows.lines().collect::<Vec<_>>(),
         [
             "window_start,window_end,k,count,revision",
-            "0,10,a,1,0",
-            "0,10,a,2,1",
-            "0,10,a,3,2",
-            "0,10,b,1,1",
+            "00,10,a,1,0",
+            "00,10,a,2,1",
+            "00,10,a,3,2",
+            "00,10,b,1,1",
             "10,20,b,1,0",
             "20,30,b,1,0",
             "20,30,c,1,0",
@@ -137,7 +137,7 @@ fn rows_in_gaps_are_rejected_by_their_own_reason() {
     let lines = ["k,t", "a,1", "a,7", "a,12", "a,19"];
     let options = "--schema t:int64 --time-unit s --window hopping:5s/10s --agg count";
     let rows = run(&lines, &format!("{options} --stats {stats} --rejected {rejected}"));
-    assert_eq!(rows.lines().skip(1).collect::<Vec<_>>(), ["0,5,a,1", "10,15,a,1"]);
+    assert_eq!(rows.lines().skip(1).collect::<Vec<_>>(), ["00,05,a,1", "10,15,a,1"]);
     let stats = std::fs::read_to_string(stats).unwrap();
     assert!(stats.contains("\"between_windows\": 2"), "{stats}");
     let rejected = std::fs::read_to_string(rejected).unwrap();

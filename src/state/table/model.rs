@@ -113,10 +113,12 @@ fn contents(table: &mut Table) -> Vec<(Key, u64)> {
     let len = u32::try_from(table.len()).unwrap();
     let width = table.width();
     let keys = table.keys(0..len);
+    let (words, nulls) = if width == 1 { keys.words() } else { Default::default() };
     let decoded = (0..table.len())
         .map(|k| {
             if width == 1 {
-                return keys.word(k).map(|word| word.to_le_bytes().to_vec());
+                let valid = nulls.as_ref().is_none_or(|nulls| nulls.is_valid(k));
+                return valid.then(|| words[k].to_le_bytes().to_vec());
             }
             let mut key = None;
             keys.bytes(k, &mut |bytes| key = bytes.map(<[u8]>::to_vec));
