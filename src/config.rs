@@ -14,8 +14,14 @@ use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
-use crate::time::event_time::{Unit, limits};
+use crate::time::alignment::Alignment;
+use crate::time::clock::Clock;
+use crate::time::event_time::Unit;
 use crate::time::window::{Window, Windows};
+
+mod time;
+
+use time::TimeParts;
 
 /// Rows a batch is cut into by default: keys, hashes and a few columns of so many rows stay in a core's
 /// second-level cache.
@@ -26,6 +32,9 @@ pub const RING_CAPACITY_DEFAULT: usize = 8;
 
 /// Windows that may be open in one shard by default.
 pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
+
+/// The column that tells results from early ones, in a job with early results.
+const FINAL: &str = "final";
 
 /// Where the shards' threads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -90,6 +99,13 @@ pub struct Job {
     pub(crate) plan: Plan,
     pub(crate) time: Option<EventTime>,
     pub(crate) windows: Option<Windows>,
+    /// The clock, for windows of processing time.
+    pub(crate) clock: Option<Clock>,
+    pub(crate) alignment: Option<Alignment>,
+    /// How often open windows give early results.
+    pub(crate) emit_every: Option<Duration>,
+    /// Type of window bounds.
+    pub(crate) bound_type: Option<DataType>,
     /// For session windows, the gap, and where the times of a key's rows stand among its aggregates.
     pub(crate) sessions: Option<(i64, usize)>,
     /// Where corrections are counted among a key's aggregates, if late rows are allowed.
@@ -114,6 +130,7 @@ pub struct Job {
 #[derive(Debug, Clone)]
 pub(crate) struct EventTime {
     pub(crate) column: usize,
+    pub(crate) unit: Unit,
     pub(crate) out_of_orderness: i64,
 }
 
@@ -127,6 +144,9 @@ impl Job {
             time_unit: TimeUnit::Millisecond,
             out_of_orderness: Duration::ZERO,
             allowed_lateness: Duration::ZERO,
+            clock: None,
+            alignment: None,
+            emit_every: None,
             window: Window::None,
             aggregates: Vec::new(),
             workers: None,
@@ -165,9 +185,12 @@ impl Job {
         self.isa
     }
 
-    /// Type of the event-time column.
-    pub(crate) fn time_type(&self) -> Option<&DataType> {
-        self.time.as_ref().map(|time| self.schema.field(time.column).data_type())
+    /// The longest time after which a shard must look at the clock, if it must at all.
+    pub(crate) fn clock_interval(&self) -> Option<Duration> {
+        let idle = self.idle_timeout.filter(|_| self.clock.is_none());
+        let windows = self.clock.as_ref().map(|_| Duration::from_millis(5));
+        let often = [idle, self.emit_every].into_iter().flatten().map(|every| every / 4);
+        often.chain(windows).min().map(|interval| interval.max(Duration::from_micros(100)))
     }
 
     /// Number of leading output columns that say window and key: what ordered output sorts by.
@@ -205,6 +228,9 @@ pub struct JobBuilder {
     time_unit: TimeUnit,
     out_of_orderness: Duration,
     allowed_lateness: Duration,
+    clock: Option<Clock>,
+    alignment: Option<Alignment>,
+    emit_every: Option<Duration>,
     window: Window,
     aggregates: Vec<Aggregate>,
     workers: Option<usize>,
@@ -257,6 +283,32 @@ impl JobBuilder {
     /// at that row in its own input. Not for session windows.
     pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
         self.allowed_lateness = lateness;
+        self
+    }
+
+    /// Keeps the inputs together in event time: the one ahead is held back. A handle that is held back waits
+    /// in [`Ingest::push`](crate::Ingest::push), and gets [`TryPushError::Full`](crate::TryPushError::Full)
+    /// from `try_push`; so one thread that feeds several handles must use `try_push`, as it would wait for
+    /// itself in `push`. An input that has not given a row yet holds the others back as well, until
+    /// it is closed or idle ([`JobBuilder::idle_timeout`]). Needs windows of event time. Default: none.
+    pub fn alignment(mut self, alignment: Alignment) -> Self {
+        self.alignment = Some(alignment);
+        self
+    }
+
+    /// Gives the results of all open windows as they stand, again and again, if rows came since the last time.
+    /// That changes nothing: the results at the end of a window are the same. The last output column
+    /// `final` is false in early results. Partials of hot keys are in them once their producers have been
+    /// asked, which happens each time; handles hand them on when they are used. Default: never.
+    pub fn emit_every(mut self, every: Duration) -> Self {
+        self.emit_every = Some(every);
+        self
+    }
+
+    /// The clock of [`Window::ProcessingTime`], in milliseconds since 1970-01-01 00:00 UTC, for tests; it must
+    /// not go back. Default: the system's.
+    pub fn processing_clock(mut self, now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        self.clock = Some(Clock::new(now));
         self
     }
 
@@ -382,16 +434,11 @@ impl JobBuilder {
         if self.mini_batch_rows == Some(0) {
             positive("mini-batch size", 0, usize::MAX)?;
         }
-        let (time, windows) = self.validated_time()?;
-        let mut fields = self.grouping_fields(&keys, time.as_ref(), windows.as_ref())?;
-        let mut reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        let TimeParts { time, windows, clock, bound_type } = self.validated_time()?;
+        self.validated_pace(time.as_ref().zip(windows.as_ref()).is_some())?;
+        let mut fields = grouping_fields(&keys, bound_type.as_ref())?;
         let corrects = windows.as_ref().is_some_and(|windows| windows.lateness() > 0);
-        if corrects {
-            if reserved.contains(&REVISION) {
-                return Err(ConfigError::DuplicateOutput { name: REVISION.to_owned() });
-            }
-            reserved.push(REVISION);
-        }
+        let reserved = self.reserved_names(&fields, corrects)?;
         let mut plan = Plan::new(&self.aggregates, &self.schema, &reserved, self.isa)?;
         let session = windows.as_ref().and_then(Windows::session);
         let sessions = session
@@ -399,13 +446,20 @@ impl JobBuilder {
             .map(|(session, time)| (session.gap, plan.keep_extent(time.column)));
         let revision = corrects.then(|| plan.keep_revision());
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
+        fields.extend(self.emit_every.map(|_| Field::new(FINAL, DataType::Boolean, false)));
         let job = Job {
             schema: self.schema,
             output_schema: Schema::new(fields).into(),
             keys,
             plan,
             time,
+            // Whoever is silent holds back no window of processing time.
+            idle_timeout: clock.as_ref().map(|_| Duration::ZERO).or(self.idle_timeout),
             windows,
+            clock,
+            alignment: self.alignment,
+            emit_every: self.emit_every,
+            bound_type,
             sessions,
             revision,
             workers,
@@ -413,7 +467,6 @@ impl JobBuilder {
             ring_capacity: self.ring_capacity,
             batch_rows: self.batch_rows,
             pinning: self.pinning,
-            idle_timeout: self.idle_timeout,
             open_windows_max: self.open_windows_max,
             isa: self.isa,
             skew: self.skew,
@@ -426,26 +479,21 @@ impl JobBuilder {
         Ok(job)
     }
 
-    /// The output columns that say window and key.
-    fn grouping_fields(
+    /// Names of output columns that aggregates may not have.
+    fn reserved_names<'a>(
         &self,
-        keys: &KeyEncoder,
-        time: Option<&EventTime>,
-        windows: Option<&Windows>,
-    ) -> Result<Vec<Field>, ConfigError> {
-        let mut fields = Vec::new();
-        if let (Some(time), Some(_)) = (time, windows) {
-            let data_type = self.schema.field(time.column).data_type();
-            fields.push(Field::new("window_start", data_type.clone(), false));
-            fields.push(Field::new("window_end", data_type.clone(), false));
-        }
-        fields.extend(keys.fields().iter().cloned());
-        for (i, field) in fields.iter().enumerate() {
-            if fields[..i].iter().any(|other| other.name() == field.name()) {
-                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+        fields: &'a [Field],
+        corrects: bool,
+    ) -> Result<Vec<&'a str>, ConfigError> {
+        let mut reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        let marks = [corrects.then_some(REVISION), self.emit_every.map(|_| FINAL)];
+        for name in marks.into_iter().flatten() {
+            if reserved.contains(&name) {
+                return Err(ConfigError::DuplicateOutput { name: name.to_owned() });
             }
+            reserved.push(name);
         }
-        Ok(fields)
+        Ok(reserved)
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {
@@ -468,31 +516,25 @@ impl JobBuilder {
         }
         Ok(workers)
     }
+}
 
-    fn validated_time(&self) -> Result<(Option<EventTime>, Option<Windows>), ConfigError> {
-        let Some(name) = &self.time else {
-            if self.window == Window::None {
-                return Ok((None, None));
-            }
-            return Err(ConfigError::Inconsistent(
-                "a window needs an event-time column; name one (--time COL)".into(),
-            ));
-        };
-        let column = find_column(&self.schema, name, "time")?;
-        let data_type = self.schema.field(column).data_type();
-        let unit = Unit::of(data_type, self.time_unit).ok_or_else(|| ConfigError::WrongType {
-            use_: "event time".into(),
-            column: name.clone(),
-            found: data_type.to_string(),
-            expected: "it must be a timestamp, a date, or an integer of up to 63 bits".into(),
-        })?;
-        let lateness = unit.at_least(self.allowed_lateness);
-        let windows = Windows::new(self.window, unit, limits(data_type))?
-            .map(|windows| windows.allow_lateness(lateness))
-            .transpose()?;
-        let out_of_orderness = unit.at_least(self.out_of_orderness);
-        Ok((Some(EventTime { column, out_of_orderness }), windows))
+/// The output columns that say window and key.
+fn grouping_fields(
+    keys: &KeyEncoder,
+    bound_type: Option<&DataType>,
+) -> Result<Vec<Field>, ConfigError> {
+    let mut fields = Vec::new();
+    if let Some(data_type) = bound_type {
+        fields.push(Field::new("window_start", data_type.clone(), false));
+        fields.push(Field::new("window_end", data_type.clone(), false));
     }
+    fields.extend(keys.fields().iter().cloned());
+    for (i, field) in fields.iter().enumerate() {
+        if fields[..i].iter().any(|other| other.name() == field.name()) {
+            return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+        }
+    }
+    Ok(fields)
 }
 
 fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigError> {

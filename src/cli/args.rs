@@ -189,7 +189,8 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
     pub(super) time_format: Option<String>,
 
-    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX or session:GAP
+    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX, session:GAP or
+    /// processing:SIZE
     ///
     /// Sizes like 500ms, 10s, 1m, 1h, 1d. Calendar days, weeks (from Monday) and months in a time zone:
     /// tumbling:1d@Europe/Berlin, tumbling:1w@ZONE, tumbling:1mo@ZONE, and multiples; weeks and months
@@ -199,6 +200,7 @@ pub(super) struct JobArgs {
     /// cumulate: windows that start together every MAX and end STEP apart, so that each gives the result
     /// so far. session: per key, from a row to GAP after the last row that follows less than GAP after the
     /// one before it; a row is late if it lies further back than --out-of-orderness.
+    /// processing: by the clock when a row is read, without --time, for live inputs.
     /// Example: --time ts --window hopping:1h/15m
     #[arg(long, value_name = "W", default_value = "none", help_heading = "Job")]
     pub(super) window: String,
@@ -225,6 +227,27 @@ pub(super) struct JobArgs {
     /// Not for session windows. Example: --allowed-lateness 1m
     #[arg(long, value_name = "D", help_heading = "Job")]
     pub(super) allowed_lateness: Option<String>,
+
+    /// Give the results of open windows as they stand, every so often
+    ///
+    /// Adds a last column, final: false in early results, true in those of windows that have ended. Early results
+    /// change nothing, and come only if rows did. Not with --ordered. Example: --emit-every 1s
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) emit_every: Option<String>,
+
+    /// Keep inputs at most this far apart in event time, by holding back the one that is ahead
+    ///
+    /// Bounds the windows that a fast input fills while a slow one keeps them open. An input that has ended, or
+    /// is idle (--idle-timeout), is not waited for. Parts that are read already may lie further ahead.
+    /// Example: saltmill run fast.csv slow.csv --align 1m
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) align: Option<String>,
+
+    /// How often the input that is furthest behind is looked for [default: 1ms]
+    ///
+    /// Example: --align 1m --align-interval 100ms
+    #[arg(long, value_name = "D", requires = "align", help_heading = "Job")]
+    pub(super) align_interval: Option<String>,
 
     /// An input that is silent for so long no longer holds back the windows
     ///

@@ -17,6 +17,7 @@ use crate::io::{
 };
 use crate::kernel::Isa;
 use crate::skew::policy::Salts;
+use crate::time::alignment::Alignment;
 use crate::time::window::{Window, parse_duration};
 
 /// Batches are read with so many rows at least: smaller ones cost more than they are worth.
@@ -35,6 +36,8 @@ pub(super) struct JobOptions {
     window: Window,
     out_of_orderness: Duration,
     allowed_lateness: Duration,
+    alignment: Option<Alignment>,
+    emit_every: Option<Duration>,
     idle_timeout: Option<Duration>,
     workers: Option<usize>,
     pinning: Pinning,
@@ -53,7 +56,12 @@ impl JobOptions {
         let format = args.format.as_deref().map(Format::parse).transpose()?;
         let inputs = args.inputs.iter().map(|path| input(path, format)).collect();
         let window = window(args)?;
-        if window != Window::None && args.time.is_none() {
+        let by_clock = matches!(window, Window::ProcessingTime { .. });
+        if by_clock && args.time.is_some() {
+            let text = "windows of processing time go by the clock; leave --time out";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
+        if window != Window::None && args.time.is_none() && !by_clock {
             let text = "a window needs an event-time column; name one with --time COL";
             return Err(ConfigError::Inconsistent(text.to_owned()));
         }
@@ -79,6 +87,8 @@ impl JobOptions {
             window,
             out_of_orderness: parse_duration(&args.out_of_orderness)?,
             allowed_lateness,
+            alignment: alignment(args, window != Window::None && !by_clock)?,
+            emit_every: args.emit_every.as_deref().map(parse_duration).transpose()?,
             idle_timeout: args.idle_timeout.as_deref().map(parse_duration).transpose()?,
             workers,
             pinning,
@@ -127,6 +137,12 @@ impl JobOptions {
             .skew(self.skew.clone())
             .key(self.keys.iter().cloned())
             .aggregates(self.aggregates.iter().cloned());
+        if let Some(alignment) = &self.alignment {
+            builder = builder.alignment(alignment.clone());
+        }
+        if self.time.is_none() {
+            builder = builder.window(self.window);
+        }
         if let Some(time) = self.time.as_ref().filter(|_| self.has_windows()) {
             builder = builder
                 .event_time(&time.name)
@@ -156,6 +172,9 @@ impl JobOptions {
     fn limits(&self, mut builder: JobBuilder) -> JobBuilder {
         if let Some(workers) = self.workers {
             builder = builder.workers(workers);
+        }
+        if let Some(every) = self.emit_every {
+            builder = builder.emit_every(every);
         }
         if let Some(timeout) = self.idle_timeout {
             builder = builder.idle_timeout(timeout);
@@ -187,6 +206,19 @@ fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec {
     }
 }
 
+fn alignment(args: &JobArgs, has_event_time: bool) -> Result<Option<Alignment>, ConfigError> {
+    let Some(drift) = &args.align else { return Ok(None) };
+    if !has_event_time {
+        let text = "--align keeps inputs together in event time; add --time and --window";
+        return Err(ConfigError::Inconsistent(text.to_owned()));
+    }
+    let alignment = Alignment::new(parse_duration(drift)?);
+    Ok(Some(match &args.align_interval {
+        Some(interval) => alignment.update_interval(parse_duration(interval)?),
+        None => alignment,
+    }))
+}
+
 fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
     let Some(name) = &args.time else { return Ok(None) };
     let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
@@ -211,6 +243,11 @@ fn window(args: &JobArgs) -> Result<Window, ConfigError> {
         }
         Window::Cumulate { step, max, .. } => {
             Window::Cumulate { step, max, offset: window_offset(text, max)? }
+        }
+        Window::ProcessingTime { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "windows of processing time cannot be shifted; leave --window-offset out".into(),
+            ));
         }
         Window::Session { .. } => {
             return Err(ConfigError::Inconsistent(

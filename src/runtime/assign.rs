@@ -100,9 +100,11 @@ impl WindowScratch {
         expected: Option<(i64, i64)>,
         watermark: &mut Watermark,
     ) -> Result<Assignment, RunError> {
-        let (Some(time), Some(windows)) = (&job.time, &job.windows) else {
-            return Ok(Assignment::One(Span::ALL));
-        };
+        let Some(windows) = &job.windows else { return Ok(Assignment::One(Span::ALL)) };
+        if let Some(clock) = &job.clock {
+            return now_at(clock.now(), windows, watermark);
+        }
+        let Some(time) = &job.time else { return Ok(Assignment::One(Span::ALL)) };
         let times = times(batch.column(time.column))
             .map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
         self.start();
@@ -239,6 +241,22 @@ impl WindowScratch {
         }
         Ok(())
     }
+}
+
+/// The span of rows that come now, all of which are in time.
+fn now_at(
+    clock: i64,
+    windows: &Windows,
+    watermark: &mut Watermark,
+) -> Result<Assignment, RunError> {
+    let now = clock.max(watermark.get());
+    let span = match windows.locate(now) {
+        Place::In(slice) => windows.span(&slice, now),
+        _ => None,
+    };
+    watermark.observe(now);
+    span.map(Assignment::One)
+        .ok_or_else(|| RunError::Batch(format!("the clock says {now}, which is in no window")))
 }
 
 #[inline(always)]

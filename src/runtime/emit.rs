@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array};
+use arrow::array::{ArrayRef, BooleanArray, Int64Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
@@ -34,6 +34,8 @@ pub(crate) struct Results<'a> {
     /// Only the keys of this pane have changed since the last time; none: all are new.
     pub(crate) changed: Option<&'a mut Pane>,
     pub(crate) bounds: Bounds,
+    /// The window is still open.
+    pub(crate) is_early: bool,
 }
 
 /// What is done with results.
@@ -55,6 +57,7 @@ impl Results<'_> {
         let bounds = self.window_columns(job, len.min(EMIT_ROWS) as usize);
         for start in (0..len).step_by(EMIT_ROWS as usize) {
             let ids = start..(start + EMIT_ROWS).min(len);
+            let ids_len = ids.len();
             let mut columns = Vec::with_capacity(job.output_schema.fields().len());
             columns.extend(bounds.iter().map(|column| column.slice(0, ids.len())));
             columns.extend(self.session_columns(job, ids.clone()));
@@ -65,6 +68,10 @@ impl Results<'_> {
                     self.pane.emit_keys_of(plan, keys, (changed, ids), window, scratch)?
                 }
             });
+            if job.emit_every.is_some() {
+                let is_final = vec![!self.is_early; ids_len];
+                columns.push(Arc::new(BooleanArray::from(is_final)));
+            }
             if columns.is_empty() {
                 // No key, no aggregate, no window: nothing to say.
                 return Ok(());
@@ -78,7 +85,7 @@ impl Results<'_> {
 
     /// The window in words, for errors.
     fn text(&self, job: &Job) -> Option<impl Fn() -> String + use<>> {
-        let data_type = job.time_type()?.clone();
+        let data_type = job.bound_type.clone()?;
         let bounds = self.bounds;
         let text = move || match bounds {
             Bounds::Window { start, end } => {
@@ -91,7 +98,7 @@ impl Results<'_> {
 
     /// The columns `window_start` and `window_end` of one window.
     fn window_columns(&self, job: &Job, rows: usize) -> Vec<ArrayRef> {
-        match (self.bounds, job.time_type()) {
+        match (self.bounds, job.bound_type.as_ref()) {
             (Bounds::Window { start, end }, Some(data_type)) => [start, end]
                 .map(|time| time_column(Int64Array::from_value(time, rows), data_type))
                 .to_vec(),
@@ -101,7 +108,8 @@ impl Results<'_> {
 
     /// The columns `window_start` and `window_end` of sessions.
     fn session_columns(&self, job: &Job, ids: Range<u32>) -> Vec<ArrayRef> {
-        let (Bounds::Sessions { gap, extent }, Some(data_type)) = (self.bounds, job.time_type())
+        let (Bounds::Sessions { gap, extent }, Some(data_type)) =
+            (self.bounds, job.bound_type.as_ref())
         else {
             return Vec::new();
         };

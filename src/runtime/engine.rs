@@ -4,12 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 
 use super::affinity;
+use super::align::InputDrift;
 use super::ingest::Ingest;
-use super::report::{RunReport, ShardReport};
+use super::report::{InputReport, RunReport, ShardReport};
 use super::shard::Shard;
 use super::shared::{EngineShared, Request};
 use super::sink::{Sink, lock};
@@ -20,6 +22,7 @@ use super::worker::{self, Feed, WorkerStats};
 use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::key::group::groups_of_shard;
+use crate::time::event_time::Unit;
 use crate::time::watermark::Lateness;
 
 /// A running job.
@@ -62,14 +65,16 @@ impl Engine {
         let job = Arc::new(job);
         let out_of_orderness =
             job.windows.as_ref().and(job.time.as_ref()).map(|time| time.out_of_orderness);
-        let sources = sources.map(|sources| {
-            let even = job.skew != SkewMode::Off;
-            let idle_timeout = job.idle_timeout;
-            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, job.workers, even))
-        });
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
+        let sources = sources.map(|sources| {
+            let how = (job.workers, job.skew != SkewMode::Off);
+            // By the clock, nobody waits for an input.
+            let idle_timeout = job.idle_timeout.filter(|_| job.clock.is_none());
+            let aligner = Arc::clone(&shared.aligner);
+            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, how, aligner))
+        });
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new() };
         // All feeds are known to all shards before the first thread runs.
@@ -167,7 +172,7 @@ impl Engine {
         let mut batches = Vec::new();
         for _ in &self.shared.doors {
             loop {
-                match replies.recv_timeout(std::time::Duration::from_millis(20)) {
+                match replies.recv_timeout(Duration::from_millis(20)) {
                     Ok(part) => {
                         batches.extend(part?);
                         break;
@@ -192,7 +197,7 @@ impl Engine {
             of_workers.all(|ingest| ingest.partials_given.load(Ordering::SeqCst) >= wanted)
         };
         while !given() && !self.shared.is_stopped() && !self.is_finished() {
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 
@@ -216,6 +221,19 @@ impl Engine {
             return Err(RunError::Stopped);
         }
         self.report(&stats)
+    }
+
+    /// How far inputs were apart, and held back, in a job with windows of event time.
+    fn inputs(&self) -> Vec<InputReport> {
+        let job = &self.shared.job;
+        let Some(time) = job.time.as_ref().filter(|_| job.windows.is_some()) else {
+            return Vec::new();
+        };
+        let report = |drift: InputDrift| InputReport {
+            drift_max: duration(drift.drift_max, time.unit),
+            held_back: drift.held,
+        };
+        self.shared.aligner.drifts().into_iter().map(report).collect()
     }
 
     fn report(&self, stats: &[WorkerStats]) -> Result<RunReport, RunError> {
@@ -250,6 +268,8 @@ impl Engine {
             rows_rejected: rejected,
             windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
             rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
+            rows_early: stats.iter().map(|stats| stats.shard.rows_early).sum(),
+            inputs: self.inputs(),
             elapsed: self.shared.started.elapsed(),
             max_parallelism: job.max_parallelism,
             isa: job.isa,
@@ -268,6 +288,12 @@ impl Engine {
     }
 }
 
+/// A length of event time.
+fn duration(units: i64, unit: Unit) -> Duration {
+    let nanos = u128::from(units.max(0).cast_unsigned()).saturating_mul(unit.nanos());
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
 fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
     let shard = u16::try_from(id).expect("validated: at most 2^15 shards");
     let groups = groups_of_shard(shard, job.shards(), job.max_parallelism);
@@ -282,6 +308,7 @@ fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
         cpu: stats.cpu,
         state_keys_max: stats.shard.state_keys_max,
         state_bytes_max: stats.shard.state_bytes_max,
+        open_windows_max: stats.shard.open_windows_max,
     }
 }
 

@@ -27,6 +27,9 @@ const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
 /// How long a waiting producer sleeps before it looks whether the engine still lives.
 const WAIT: Duration = Duration::from_millis(50);
 
+/// The shortest time between two looks whether an input that is ahead may go on.
+const SHORT_WAIT: Duration = Duration::from_micros(100);
+
 /// A handle through which one thread feeds rows into an [`Engine`](super::engine::Engine).
 ///
 /// Rows of one handle are in order: its watermark is the largest event time pushed so far less the
@@ -97,7 +100,9 @@ impl Ingest {
         of_worker: bool,
     ) -> Self {
         let id = engine.producers.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::new(IngestShared::new(id, of_worker, wake));
+        let has_time = engine.job.time.is_some() && engine.job.windows.is_some();
+        let input = (!of_worker && has_time).then(|| engine.aligner.join());
+        let shared = Arc::new(IngestShared::new(id, of_worker, input, wake));
         shared.touch(engine);
         let mut rings = Vec::new();
         for door in &engine.doors {
@@ -142,6 +147,7 @@ impl Ingest {
     pub fn push(&mut self, batch: RecordBatch) -> Result<(), RunError> {
         self.check(&batch)?;
         self.wait_flush()?;
+        self.wait_for_others()?;
         self.offer(batch);
         self.wait_flush()
     }
@@ -150,10 +156,16 @@ impl Ingest {
     /// the handle; later calls, [`Ingest::flush`] and closing hand it on.
     ///
     /// # Errors
-    /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet.
+    /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet, or the input is too
+    /// far ahead of the others ([`JobBuilder::alignment`](crate::JobBuilder::alignment)).
     pub fn try_push(&mut self, batch: RecordBatch) -> Result<(), TryPushError> {
         self.check(&batch).map_err(TryPushError::Run)?;
         if !self.try_flush().map_err(TryPushError::Run)? {
+            return Err(TryPushError::Full(batch));
+        }
+        if !self.engine.aligner.may_go_on(self.shared.input) {
+            // Held back, not silent.
+            self.shared.touch(&self.engine);
             return Err(TryPushError::Full(batch));
         }
         self.offer(batch);
@@ -177,6 +189,7 @@ impl Ingest {
             return Ok(false);
         }
         self.router.watermark.raise(time);
+        self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
         self.try_flush()
     }
 
@@ -200,6 +213,7 @@ impl Ingest {
             return Ok(false);
         }
         self.shared.set_idle();
+        self.engine.aligner.leave(self.shared.input);
         for door in &self.engine.doors {
             door.wake.notify();
         }
@@ -254,6 +268,7 @@ impl Ingest {
             *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
         }
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
+        self.engine.aligner.leave(self.shared.input);
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         let mut total = lock(&self.engine.finished_counts);
         total.add(&self.router.counts);
@@ -402,6 +417,7 @@ impl Ingest {
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
             let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
+            self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
             if self.router.give_up_two_phase() {
                 self.engine.two_phase_given_up.fetch_min(seen, Ordering::Relaxed);
             }
@@ -530,6 +546,25 @@ impl Ingest {
             self.wait_for_room();
         }
         Ok(())
+    }
+
+    /// Waits until this input is not too far ahead of the others of its group.
+    fn wait_for_others(&mut self) -> Result<(), RunError> {
+        if self.engine.aligner.may_go_on(self.shared.input) {
+            return Ok(());
+        }
+        // Busy, so that its idle clock stands still.
+        self.activate();
+        let interval = self.engine.aligner.update_interval().clamp(SHORT_WAIT, WAIT);
+        loop {
+            if self.engine.is_stopped() {
+                return Err(RunError::Stopped);
+            }
+            if self.engine.aligner.may_go_on(self.shared.input) {
+                return Ok(());
+            }
+            self.sleeper.sleep(interval, || self.engine.is_stopped());
+        }
     }
 
     /// Sleeps until a ring that is waited for has room, the engine has stopped, or a little while has passed.

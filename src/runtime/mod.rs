@@ -6,6 +6,7 @@ pub(crate) mod message;
 pub(crate) mod partials;
 pub mod sink;
 pub mod report;
+pub(crate) mod align;
 pub(crate) mod skew_control;
 pub(crate) mod hot;
 pub(crate) mod assign;

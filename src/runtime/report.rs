@@ -28,8 +28,12 @@ pub struct RunReport {
     pub rows_rejected: Vec<(String, u64)>,
     /// Panes closed, summed over shards.
     pub windows_emitted: u64,
-    /// Result rows.
+    /// Result rows, early ones left out.
     pub rows_out: u64,
+    /// Rows of early results.
+    pub rows_early: u64,
+    /// What became of the inputs (sources, or handles in the order in which they were opened) in event time.
+    pub inputs: Vec<InputReport>,
     /// From the start of the engine to its end.
     pub elapsed: Duration,
     /// Number of key groups.
@@ -134,6 +138,17 @@ fn text(column: &ArrayRef, row: usize) -> String {
         .unwrap_or_else(|_| "(not printable)".to_owned())
 }
 
+/// One input's part of a [`RunReport`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InputReport {
+    /// How far its watermark was ahead of the last input's of its group, at most. Inputs that were idle, had
+    /// ended or not begun do not count.
+    pub drift_max: Duration,
+    /// How long it was held back by alignment.
+    pub held_back: Duration,
+}
+
 /// One shard's part of a [`RunReport`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -158,6 +173,8 @@ pub struct ShardReport {
     pub state_keys_max: usize,
     /// Largest size of the state, in bytes.
     pub state_bytes_max: usize,
+    /// Most windows (or slices of windows that overlap) that were open at once.
+    pub open_windows_max: usize,
 }
 
 impl RunReport {

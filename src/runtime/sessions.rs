@@ -28,6 +28,8 @@ pub(crate) struct Sessions {
     /// The least end of an open session.
     first_end: i64,
     closed: Pane,
+    /// Only for a look at sessions that are still open.
+    is_copy: bool,
 }
 
 impl Sessions {
@@ -35,7 +37,14 @@ impl Sessions {
     pub(crate) fn new(job: &Job) -> Option<Self> {
         let (gap, extent) = job.sessions?;
         let pane = || Pane::new(&job.keys, &job.plan);
-        Some(Self { gap, extent, open: pane(), first_end: i64::MAX, closed: pane() })
+        Some(Self {
+            gap,
+            extent,
+            open: pane(),
+            first_end: i64::MAX,
+            closed: pane(),
+            is_copy: false,
+        })
     }
 
     /// The pane of open sessions, for its size.
@@ -61,7 +70,8 @@ impl Sessions {
         self.first_end = self.open.first_session_end(0..len, stitch);
         if self.closed.len() > 0 {
             let bounds = Bounds::Sessions { gap: self.gap, extent: self.extent };
-            give(Results { pane: &mut self.closed, changed: None, bounds }, scratch)?;
+            let is_early = self.is_copy;
+            give(Results { pane: &mut self.closed, changed: None, bounds, is_early }, scratch)?;
             self.closed.clear();
         }
         Ok(())
@@ -77,6 +87,7 @@ impl Sessions {
         let mut copy = Self::new(job).expect("a job with sessions");
         copy.open.merge(&job.plan, &mut self.open, scratch);
         copy.first_end = self.first_end;
+        copy.is_copy = true;
         copy
     }
 }

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
 
@@ -39,6 +40,9 @@ pub(crate) struct Shard {
     /// All windows that end at or before this are closed.
     watermark: i64,
     done: bool,
+    /// Something came since the last early results, and when these were given.
+    changed: bool,
+    early_at: Instant,
     pub(crate) stats: ShardStats,
 }
 
@@ -47,6 +51,8 @@ pub(crate) struct Shard {
 pub(crate) struct ShardStats {
     pub(crate) rows_in: u64,
     pub(crate) rows_out: u64,
+    pub(crate) rows_early: u64,
+    pub(crate) open_windows_max: usize,
     pub(crate) windows_emitted: u64,
     pub(crate) state_keys_max: usize,
     pub(crate) state_bytes_max: usize,
@@ -87,6 +93,8 @@ impl Shard {
             ledger: Ledger::new(0),
             watermark: i64::MIN,
             done: false,
+            changed: false,
+            early_at: Instant::now(),
             stats: ShardStats::default(),
         }
     }
@@ -121,9 +129,10 @@ impl Shard {
         if requested {
             self.answer_requests();
         }
-        if taken == 0 {
+        if taken == 0 || self.engine.job.clock.is_some() {
             self.check_idle();
         }
+        self.give_early()?;
         self.advance()?;
         Ok(match (self.done, taken) {
             (true, _) => Progress::Done,
@@ -147,14 +156,34 @@ impl Shard {
         let timeout_us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         for inbound in &self.inbound {
             if inbound.ingest.check_idle(&self.engine, timeout_us) {
+                self.engine.aligner.leave(inbound.ingest.input);
                 self.engine.doors.iter().for_each(|door| door.wake.notify());
             }
         }
     }
 
-    /// How often silence of producers must be looked for, if at all.
-    pub(crate) fn idle_check_interval(&self) -> Option<std::time::Duration> {
-        self.engine.job.idle_timeout.map(|timeout| timeout / 4)
+    /// How often the clock must be looked at, if at all.
+    pub(crate) fn clock_interval(&self) -> Option<std::time::Duration> {
+        self.engine.job.clock_interval()
+    }
+
+    /// Gives early results if it is time and there is something new.
+    fn give_early(&mut self) -> Result<(), RunError> {
+        let Some(every) = self.engine.job.emit_every else { return Ok(()) };
+        if !self.changed || self.early_at.elapsed() < every {
+            return Ok(());
+        }
+        self.changed = false;
+        self.early_at = Instant::now();
+        // For the next time: what producers hold of hot keys.
+        self.engine.partials_wanted.fetch_add(1, Ordering::SeqCst);
+        self.engine.notify_all();
+        let batches = self.snapshot()?;
+        for batch in batches {
+            self.stats.rows_early += batch.num_rows() as u64;
+            self.engine.sink.results(self.id, batch)?;
+        }
+        Ok(())
     }
 
     fn all_ended(&self) -> bool {
@@ -179,6 +208,7 @@ impl Shard {
 
     fn receive(&mut self, from: usize, message: Message) -> Result<(), RunError> {
         let job = Arc::clone(&self.engine.job);
+        self.changed |= message.rows.is_some() || !message.partials.is_empty();
         if let Some(prepared) = &message.rows {
             let part = &prepared.parts[self.id];
             let mut start = 0;
@@ -213,6 +243,7 @@ impl Shard {
     /// Takes note of the size of the state.
     fn measure_state(&mut self) {
         let panes = self.windows.len() as u64;
+        self.stats.open_windows_max = self.windows.len_max();
         self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
         let size = self.windows.size();
         if size.bytes > self.stats.state_bytes_max {
@@ -232,7 +263,7 @@ impl Shard {
                 // now either is seen below or sees how far this shard goes (`Ingest::activate`).
                 self.engine.closed_to.fetch_max(watermark, Ordering::SeqCst);
                 if self.engine.version.load(Ordering::SeqCst) != self.version
-                    || self.combined_watermark() != Some(watermark)
+                    || self.combined_watermark() < Some(watermark)
                 {
                     continue;
                 }
@@ -266,8 +297,17 @@ impl Shard {
             }
             least = Some(least.unwrap_or(i64::MAX).min(inbound.watermark));
         }
-        let finished = least.is_none() && !waiting && self.engine.closing.load(Ordering::SeqCst);
-        if finished { Some(i64::MAX) } else { least }
+        if least.is_none() && !waiting && self.engine.closing.load(Ordering::SeqCst) {
+            return Some(i64::MAX);
+        }
+        let job = &self.engine.job;
+        match (&job.clock, &job.windows) {
+            // Silence does not stop the clock.
+            (Some(clock), Some(windows)) => {
+                Some(least.unwrap_or(i64::MAX).min(windows.passed(clock.now())))
+            }
+            _ => least,
+        }
     }
 
     fn close_windows(&mut self, watermark: i64) -> Result<(), RunError> {

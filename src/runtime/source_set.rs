@@ -8,6 +8,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::align::Aligner;
 use super::sink::lock;
 use super::source::{Source, Take, Unit};
 use crate::error::SourceError;
@@ -28,6 +29,8 @@ pub(crate) struct SourceSet {
     idle_timeout: Option<Duration>,
     /// Workers that are ahead in reading wait for the others.
     even: bool,
+    /// Keeps the inputs together; its inputs have the same numbers.
+    aligner: Arc<Aligner>,
     state: Mutex<State>,
 }
 
@@ -78,9 +81,13 @@ impl SourceSet {
         sources: Vec<Arc<dyn Source>>,
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
-        workers: usize,
-        even: bool,
+        (workers, even): (usize, bool),
+        aligner: Arc<Aligner>,
     ) -> Self {
+        for number in 0..sources.len() {
+            let joined = aligner.join();
+            debug_assert_eq!(joined, number, "inputs join in order");
+        }
         let inputs = sources
             .iter()
             .map(|_| InputState {
@@ -100,6 +107,7 @@ impl SourceSet {
             has_time: out_of_orderness.is_some(),
             idle_timeout,
             even,
+            aligner,
             state: Mutex::new(State { inputs, promised: i64::MIN, taken: vec![Some(0); workers] }),
         }
     }
@@ -125,6 +133,12 @@ impl SourceSet {
             if state.inputs[input].ended {
                 continue;
             }
+            if !self.aligner.may_go_on(Some(input)) {
+                // Held back, not silent.
+                state.inputs[input].asked = None;
+                pending = true;
+                continue;
+            }
             match self.sources[input].take()? {
                 Take::Unit(unit) => {
                     let promised = state.promised;
@@ -146,7 +160,10 @@ impl SourceSet {
                     pending = true;
                     self.note_silence(&mut state.inputs[input], input);
                 }
-                Take::End => state.inputs[input].ended = true,
+                Take::End => {
+                    state.inputs[input].ended = true;
+                    self.leave_if_over(&state.inputs[input], input);
+                }
             }
         }
         if pending {
@@ -175,6 +192,14 @@ impl SourceSet {
         }
         if let Some(timeout) = self.idle_timeout {
             state.idle |= self.sources[input].is_live() && state.silent >= timeout;
+            self.leave_if_over(state, input);
+        }
+    }
+
+    /// Nobody waits for an input that has no more, or is idle, once all it gave is known.
+    fn leave_if_over(&self, state: &InputState, input: usize) {
+        if (state.ended || state.idle) && state.taken == state.sequenced {
+            self.aligner.leave(Some(input));
         }
     }
 
@@ -187,6 +212,7 @@ impl SourceSet {
         max_time: Option<i64>,
     ) -> Option<(i64, i64)> {
         let mut state = lock(&self.state);
+        let number = input;
         let input = &mut state.inputs[input];
         if input.sequenced != ticket {
             return None;
@@ -194,6 +220,11 @@ impl SourceSet {
         let before = input.max_time;
         input.sequenced += 1;
         input.max_time = before.max(max_time.unwrap_or(i64::MIN));
+        if self.has_time {
+            let watermark = input.max_time.saturating_sub(self.out_of_orderness).max(input.floor);
+            self.aligner.advance(Some(number), watermark);
+        }
+        self.leave_if_over(input, number);
         Some((before, input.floor))
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct OpenWindows {
     watermark: i64,
     spare: Vec<Pane>,
     scratch: Scratch,
+    /// The most panes that were in use at once.
+    len_max: usize,
 }
 
 /// Size of the state.
@@ -63,6 +65,7 @@ impl OpenWindows {
             watermark: i64::MIN,
             spare: Vec::new(),
             scratch: Scratch::default(),
+            len_max: 0,
         }
     }
 
@@ -84,6 +87,7 @@ impl OpenWindows {
                         job.open_windows_max
                     )));
                 }
+                self.len_max = self.len_max.max(open + 1);
                 entry.insert(self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan)))
             }
         };
@@ -93,6 +97,11 @@ impl OpenWindows {
     /// Panes in use.
     pub(crate) fn len(&self) -> usize {
         self.open.len() + self.given.len()
+    }
+
+    /// The most panes that were in use at once.
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max
     }
 
     /// Looks at every pane.
@@ -170,10 +179,16 @@ impl OpenWindows {
     ) -> Result<(), RunError> {
         let bounds = self.bounds(end);
         if let [(_, only)] = &mut *parts {
-            give(Results { pane: only, changed: None, bounds }, &mut self.scratch)?;
+            give(
+                Results { pane: only, changed: None, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
         } else {
             let mut whole = self.merged(&mut parts);
-            give(Results { pane: &mut whole, changed: None, bounds }, &mut self.scratch)?;
+            give(
+                Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
             recycle(&mut self.spare, whole);
         }
         self.reopen(end, parts);
@@ -211,7 +226,10 @@ impl OpenWindows {
             }
             let bounds = self.bounds(end);
             if end == point {
-                give(Results { pane: &mut whole, changed: None, bounds }, &mut self.scratch)?;
+                give(
+                    Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                    &mut self.scratch,
+                )?;
                 self.given.insert(end, whole);
                 continue;
             }
@@ -220,7 +238,10 @@ impl OpenWindows {
                 self.job.revision.expect("a job that allows late rows counts corrections");
             given.correct(&self.job.plan, &mut whole, revision, &mut self.scratch);
             let changed = Some(&mut whole);
-            give(Results { pane: &mut given, changed, bounds }, &mut self.scratch)?;
+            give(
+                Results { pane: &mut given, changed, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
             self.given.insert(end, given);
             recycle(&mut self.spare, whole);
         }
@@ -275,7 +296,7 @@ impl OpenWindows {
         let Some(windows) = &job.windows else {
             let bounds = Bounds::None;
             return self.open.values_mut().try_for_each(|pane| {
-                give(Results { pane, changed: None, bounds }, &mut self.scratch)
+                give(Results { pane, changed: None, bounds, is_early: true }, &mut self.scratch)
             });
         };
         if self.sessions.is_some() {
@@ -293,13 +314,19 @@ impl OpenWindows {
             for span in &spans {
                 let part = self.open.get_mut(span).expect("a span that is open");
                 if let [_] = *spans {
-                    give(Results { pane: part, changed: None, bounds }, &mut self.scratch)?;
+                    give(
+                        Results { pane: part, changed: None, bounds, is_early: true },
+                        &mut self.scratch,
+                    )?;
                 } else {
                     whole.merge(&job.plan, part, &mut self.scratch);
                 }
             }
             if spans.len() > 1 {
-                give(Results { pane: &mut whole, changed: None, bounds }, &mut self.scratch)?;
+                give(
+                    Results { pane: &mut whole, changed: None, bounds, is_early: true },
+                    &mut self.scratch,
+                )?;
             }
             recycle(&mut self.spare, whole);
         }

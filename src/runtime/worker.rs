@@ -82,6 +82,11 @@ impl Feed {
     }
 
     fn step(&mut self) -> Result<Fed, RunError> {
+        if let Some(clock) = &self.ingest.job().clock {
+            // Rows to come are later.
+            let now = clock.now();
+            self.ingest.promise(now);
+        }
         if !self.ingest.try_flush()? {
             return Ok(Fed::HeldBack);
         }
@@ -244,7 +249,7 @@ fn rest(quiet: u32, shard: &mut Shard, reading: Fed, sleeper: &Sleeper) {
     } else if quiet <= SPIN_ROUNDS + YIELD_ROUNDS {
         std::thread::yield_now();
     } else {
-        let timeout = match (reading, shard.idle_check_interval()) {
+        let timeout = match (reading, shard.clock_interval()) {
             (Fed::Done, None) => SLEEP,
             (Fed::Done, Some(interval)) => interval.min(SLEEP),
             _ => SLEEP_POLLING,

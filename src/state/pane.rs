@@ -5,9 +5,6 @@
 
 use std::ops::Range;
 
-mod corrections;
-pub(crate) mod sessions;
-
 use arrow::array::ArrayRef;
 
 use super::rows::RowPtr;
@@ -19,6 +16,9 @@ use crate::error::{Overflow, RunError};
 use crate::kernel::select::MaskRows;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
+
+mod corrections;
+pub(crate) mod sessions;
 
 /// Rows looked up and updated together: their rows of the table stay in the first-level cache between
 /// the passes of several accumulators.

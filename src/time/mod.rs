@@ -3,3 +3,5 @@
 pub(crate) mod event_time;
 pub mod window;
 pub mod watermark;
+pub mod alignment;
+pub(crate) mod clock;

@@ -64,6 +64,13 @@ pub enum Window {
         /// Whose calendar; for a column of dates, UTC.
         zone: Zone,
     },
+    /// Windows `[start, start + size)` of processing time: a row is in the window in which it was taken in, by
+    /// the system's clock, read once a batch. There is no event time, and no row is late. Bounds are
+    /// timestamps of milliseconds in UTC. For live inputs: results are not the same from run to run.
+    ProcessingTime {
+        /// Length of each window, a whole number of milliseconds.
+        size: Duration,
+    },
     /// Per key, windows `[first row, last row + gap)` around rows whose times differ by less than `gap` from
     /// one to the next. A row is late if it lies before its input's watermark.
     Session {

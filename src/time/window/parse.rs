@@ -6,11 +6,12 @@ use super::{CalendarUnit, Window, Zone, parse_duration};
 use crate::error::ConfigError;
 
 /// What can be written.
-const EXPECTED: &str = "expected none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX or \
-                        session:GAP, for example tumbling:1m";
+const EXPECTED: &str = "expected none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX, \
+                        session:GAP or processing:SIZE, for example tumbling:1m";
 
 impl Window {
-    /// Reads `none`, `tumbling:SIZE`, `hopping:SIZE/SLIDE`, `cumulate:STEP/MAX`, `session:GAP`.
+    /// Reads `none`, `tumbling:SIZE`, `hopping:SIZE/SLIDE`, `cumulate:STEP/MAX`, `session:GAP`,
+    /// `processing:SIZE`.
     ///
     /// Tumbling windows of calendar days, weeks and months are `tumbling:1d@ZONE`, `tumbling:1w[@ZONE]`
     /// and `tumbling:1mo[@ZONE]`, in multiples as well, where `ZONE` is a name of the IANA time zone database
@@ -38,6 +39,7 @@ impl Window {
                 }
                 Ok(Self::cumulate(step, max))
             }
+            "processing" => Ok(Self::ProcessingTime { size: length(text, rest)? }),
             "session" => Ok(Self::Session { gap: length(text, rest)? }),
             _ => Err(syntax(text, EXPECTED)),
         }
@@ -133,6 +135,7 @@ mod tests {
             ("tumbling:1d@Europe/Berln", "is it Europe/Berlin?"),
             ("tumbling:1d@", "IANA"),
             ("session:0s", "longer than 0"),
+            ("processing:0s", "longer than 0"),
         ] {
             let error = Window::parse(text).unwrap_err().to_string();
             assert!(error.contains(word), "{text}: {error}");

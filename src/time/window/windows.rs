@@ -1,5 +1,7 @@
 //! The windows of a job, in the event time's unit: where a row belongs, and when it is late.
 
+use std::time::Duration;
+
 use super::Window;
 use super::calendar::Calendar;
 use super::fixed::{Cumulate, Grid};
@@ -45,6 +47,9 @@ impl Windows {
             }
             Window::Calendar { unit: calendar_unit, count, zone } => {
                 Kind::Calendar(Calendar::new(calendar_unit, count, zone, unit, limits)?)
+            }
+            Window::ProcessingTime { size } => {
+                Kind::Grid(Grid::new((size, size), Duration::ZERO, unit, limits)?)
             }
             Window::Session { gap } => Kind::Session(Session::new(gap, unit, limits)?),
         };
@@ -154,6 +159,14 @@ impl Windows {
         let last = span.last;
         let next = move |end: &i64| (*end < last).then(|| self.end_after(*end));
         std::iter::successors(Some(span.first), next)
+    }
+
+    /// The latest end of a window at or before `time`, of windows that lie side by side.
+    pub(crate) fn passed(&self, time: i64) -> i64 {
+        match self.locate(time) {
+            Place::In(slice) => slice.start,
+            _ => i64::MIN,
+        }
     }
 
     /// How far results are complete once the watermark is `watermark`.

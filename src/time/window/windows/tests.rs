@@ -19,7 +19,10 @@ fn holding(window: Window, time: i64) -> Vec<(i64, i64)> {
     let secs = |duration: Duration| i64::try_from(duration.as_secs()).unwrap();
     let mut found = Vec::new();
     match window {
-        Window::None | Window::Calendar { .. } | Window::Session { .. } => {
+        Window::None
+        | Window::Calendar { .. }
+        | Window::ProcessingTime { .. }
+        | Window::Session { .. } => {
             unreachable!("not drawn")
         }
         Window::Tumbling { size, offset } => {
