@@ -32,7 +32,7 @@ const REPORT_SAMPLES: u32 = 256;
 const MASKED_SHARE: usize = if cfg!(test) { 3 } else { 16 };
 
 /// Most hot keys for which a column is compared with each in turn; more are looked up by hash.
-const MASKED_KEYS_MAX: usize = 8;
+const MASKED_KEYS_MAX: usize = if cfg!(test) { 4 } else { 16 };
 
 /// One producer's view of the hot keys.
 #[derive(Debug)]
@@ -218,7 +218,7 @@ impl HotKeys {
         self.rows.runs.clear();
         self.rows.hot.clear();
         self.rows.cold.clear();
-        if keys.width == 1 && self.slots.len() <= MASKED_KEYS_MAX {
+        if self.slots.len() <= MASKED_KEYS_MAX {
             self.split_by_masks(keys);
         } else {
             keys.hash_all(self.job.isa);
@@ -228,10 +228,13 @@ impl HotKeys {
         &self.rows
     }
 
-    /// For few keys of one word: compares the whole column with each, a vector at a time.
+    /// For few keys: compares a whole column with each, a vector at a time: the words of keys of one word,
+    /// which are hashed only where they are cold, or the hashes of others.
     fn split_by_masks(&mut self, keys: &mut KeyBatch) {
         let rows = &mut self.rows;
-        let (values, isa) = (keys.words.as_slice(), self.job.isa);
+        let by_word = keys.width == 1;
+        let values = if by_word { keys.words.as_slice() } else { keys.hashes.as_slice() };
+        let isa = self.job.isa;
         let words = values.len().div_ceil(LANES);
         rows.rest.clear();
         rows.rest.resize(words, u64::MAX);
@@ -242,8 +245,12 @@ impl HotKeys {
         for (place, slot) in self.slots.iter_mut().enumerate() {
             let mask = &mut rows.masks[place];
             mask.resize(words, 0);
-            isa.run(CompareMask { values, compare: Compare::Equal, operand: slot.word, mask });
-            if let Some(nulls) = &keys.nulls {
+            let hash = self.set.keys()[place].hash;
+            let operand = if by_word { slot.word } else { hash };
+            isa.run(CompareMask { values, compare: Compare::Equal, operand, mask });
+            if !by_word {
+                slot.restrict_to_own(keys, mask);
+            } else if let Some(nulls) = &keys.nulls {
                 restrict_to(nulls, slot.null, mask);
             } else if slot.null {
                 continue;
@@ -259,7 +266,6 @@ impl HotKeys {
                 isa.run(MaskRows { mask, rows: &mut rows.hot });
                 RunRows::Listed(start..rows.hot.len())
             };
-            let hash = self.set.keys()[place].hash;
             slot.named(&self.control, hash, || key_values(&self.job, keys, first as usize));
             let salt = self.turn % slot.salts;
             rows.runs.push(HotRun { hash, salt, rows: rows_of_key });
@@ -360,6 +366,20 @@ impl Slot {
         true
     }
 
+    /// Clears in `mask`, which holds the rows with the hot key's hash, those that have another key.
+    fn restrict_to_own(&mut self, keys: &KeyBatch, mask: &mut [u64]) {
+        for (first, word) in (0..).step_by(LANES).zip(mask) {
+            let mut rows = *word;
+            while rows != 0 {
+                let bit = rows.trailing_zeros();
+                if !self.holds(keys, first + bit as usize) {
+                    *word &= !(1 << bit);
+                }
+                rows &= rows - 1;
+            }
+        }
+    }
+
     /// Tells the control, once, what the key is called.
     #[inline(always)]
     fn named(&mut self, control: &SkewControl, hash: u64, key: impl FnOnce() -> Vec<KeyValue>) {
@@ -402,14 +422,14 @@ impl Kernel for FindHot<'_> {
         self.cold.resize(self.hashes.len(), 0);
         self.found.resize(self.hashes.len(), (0, 0));
         let (mut colds, mut hots) = (0, 0);
-        for (row, hash) in (0_u32..).zip(self.hashes) {
+        let (cold, found) = (&mut self.cold[..], &mut self.found[..]);
+        self.set.find_all(self.hashes, |row, place| {
             // Both are written, one advances: a branch would be mispredicted at middling shares.
-            let place = self.set.find(*hash);
-            self.cold[colds] = row;
-            self.found[hots] = (place.unwrap_or(0), row);
+            cold[colds] = row;
+            found[hots] = (place.unwrap_or(0), row);
             colds += usize::from(place.is_none());
             hots += usize::from(place.is_some());
-        }
+        });
         self.cold.truncate(colds);
         self.found.truncate(hots);
     }

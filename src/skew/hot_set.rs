@@ -59,6 +59,9 @@ pub struct HotSet {
     keys: Vec<HotKey>,
     /// Open addressing with linear probing: numbers of keys.
     table: Box<[u16]>,
+    /// If no key missed its first place: the hash at each place, and at free ones a hash whose place is
+    /// another. Then one comparison settles whether a hash is there.
+    direct: Option<Box<[u64]>>,
     multiplier: u64,
     shift: u32,
 }
@@ -90,8 +93,29 @@ impl HotSet {
                 break;
             }
         }
-        fill(&mut table, &keys, best.1, shift);
-        Self { epoch, keys, table, multiplier: best.1, shift }
+        let (displaced, multiplier) = best;
+        fill(&mut table, &keys, multiplier, shift);
+        let hash_at = |(place, number): (usize, &u16)| match keys.get(usize::from(*number)) {
+            Some(key) => key.hash,
+            None => (0..).find(|hash| home(*hash, multiplier, shift) != place).expect("one of two"),
+        };
+        let direct = (displaced == 0).then(|| table.iter().enumerate().map(hash_at).collect());
+        Self { epoch, keys, table, direct, multiplier, shift }
+    }
+
+    /// Calls `visit` with each of `hashes` (its position), and the place of its key if it is hot: without
+    /// a branch that depends on which, where the set allows it.
+    #[inline(always)]
+    pub(crate) fn find_all(&self, hashes: &[u64], mut visit: impl FnMut(u32, Option<u32>)) {
+        let Some(direct) = &self.direct else {
+            return (0..).zip(hashes).for_each(|(row, hash)| visit(row, self.find(*hash)));
+        };
+        let (table, direct) = (&self.table[..direct.len()], &direct[..]);
+        for (row, hash) in (0..).zip(hashes) {
+            let at = home(*hash, self.multiplier, self.shift);
+            let number = u32::from(table[at]);
+            visit(row, (direct[at] == *hash).then_some(number));
+        }
     }
 
     /// Which version of the set this is; grows by one with every change.
@@ -133,7 +157,8 @@ impl HotSet {
 
     /// Bytes of memory held.
     pub fn memory_bytes(&self) -> usize {
-        self.table.len() * 2 + self.keys.capacity() * size_of::<HotKey>()
+        let direct = self.direct.as_ref().map_or(0, |direct| size_of_val(&**direct));
+        self.table.len() * 2 + direct + self.keys.capacity() * size_of::<HotKey>()
     }
 }
 

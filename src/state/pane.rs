@@ -8,7 +8,7 @@ use std::ops::Range;
 use arrow::array::ArrayRef;
 
 use super::rows::RowPtr;
-use super::table::Table;
+use super::table::{LOOKUP_ROWS, Table};
 use crate::aggregate::plan::Plan;
 use crate::aggregate::{Misfit, Side};
 use crate::column::Column;
@@ -19,10 +19,6 @@ use crate::key::encode::KeyEncoder;
 
 mod corrections;
 pub(crate) mod sessions;
-
-/// Rows looked up and updated together: their rows of the table stay in the first-level cache between
-/// the passes of several accumulators.
-const UPDATE_ROWS: usize = 1024;
 
 /// Keys and aggregates of one window.
 #[derive(Debug)]
@@ -113,8 +109,7 @@ impl Pane {
         selection: &[u32],
         scratch: &mut Scratch,
     ) {
-        for rows in selection.chunks(UPDATE_ROWS) {
-            scratch.ptrs.clear();
+        for rows in selection.chunks(LOOKUP_ROWS) {
             self.table.lookup(plan.isa, keys, rows, &mut scratch.ptrs);
             self.update_rows(plan, &scratch.ptrs, columns, rows);
         }
@@ -130,7 +125,6 @@ impl Pane {
         rows: OneKeyRows<'_>,
         scratch: &mut Scratch,
     ) {
-        scratch.ptrs.clear();
         self.table.lookup(plan.isa, keys, &[rows.first()], &mut scratch.ptrs);
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
@@ -168,13 +162,12 @@ impl Pane {
     /// Merges all of `from`, which holds partials of the same job and window.
     pub(crate) fn merge(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
         let len = u32::try_from(from.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(UPDATE_ROWS).expect("a small constant");
-        for start in (0..len).step_by(UPDATE_ROWS) {
+        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
+        for start in (0..len).step_by(LOOKUP_ROWS) {
             let ids = start..(start + step).min(len);
             from.table.export_keys(ids.clone(), &mut scratch.keys);
             scratch.selection.clear();
             scratch.selection.extend(0..ids.end - ids.start);
-            scratch.ptrs.clear();
             self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));

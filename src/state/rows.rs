@@ -17,6 +17,9 @@ use std::marker::PhantomData;
 
 use crate::sys::WordChunk;
 
+/// Most chunks: ids are 32 bits.
+const CHUNKS_MAX: usize = 33;
+
 /// Rows that are written ahead at a time.
 const WRITE_AHEAD_ROWS: usize = if cfg!(test) { 3 } else { 64 };
 
@@ -40,6 +43,9 @@ impl fmt::Debug for RowPtr {
 }
 
 impl RowPtr {
+    /// Of no row.
+    pub(crate) const NONE: Self = Self(std::ptr::null_mut());
+
     /// Asks the processor to load the cache lines of the row's first and last word, of `words`: short rows
     /// lie in one or two.
     #[inline(always)]
@@ -52,8 +58,9 @@ impl RowPtr {
 /// Append-only rows of `stride` words each, addressed by dense ids `0, 1, 2, ...`.
 pub(crate) struct RowStore {
     chunks: Vec<WordChunk>,
-    /// For each chunk, where row 0 would lie if the chunk's rows went on downwards to it.
-    origins: Vec<RowPtr>,
+    /// For each chunk, where row 0 would lie if the chunk's rows went on downwards to it. An array of all
+    /// that there can be, so that finding a row needs no check.
+    origins: [RowPtr; CHUNKS_MAX],
     /// A new row.
     template: Vec<u64>,
     len: usize,
@@ -75,7 +82,8 @@ impl RowStore {
     /// An empty store of rows that begin as copies of `template`.
     pub(crate) fn new(template: Vec<u64>) -> Self {
         assert!(!template.is_empty(), "a row has at least its key");
-        Self { chunks: Vec::new(), origins: Vec::new(), template, len: 0, written: 0, capacity: 0 }
+        let origins = [RowPtr::NONE; CHUNKS_MAX];
+        Self { chunks: Vec::new(), origins, template, len: 0, written: 0, capacity: 0 }
     }
 
     /// Words of a row.
@@ -155,8 +163,8 @@ impl RowStore {
         assert!(u32::try_from(self.capacity + rows).is_ok(), "a pane holds at most 2^32 keys");
         let chunk = WordChunk::new(rows * self.stride());
         let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride());
+        self.origins[self.chunks.len()] = RowPtr(origin);
         self.chunks.push(chunk);
-        self.origins.push(RowPtr(origin));
         self.capacity += rows;
     }
 
@@ -201,6 +209,7 @@ impl RowStore {
     /// Mutable access to the rows at `ptrs`, which came from this store.
     #[inline]
     pub(crate) fn rows<'a>(&'a mut self, ptrs: &'a [RowPtr]) -> Rows<'a> {
+        assert!(!ptrs.contains(&RowPtr::NONE), "every row was found");
         debug_assert!(ptrs.iter().all(|ptr| self.owns(*ptr)), "pointers of this store");
         Rows { ptrs, stride: self.stride(), store: PhantomData }
     }

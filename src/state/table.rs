@@ -5,9 +5,9 @@
 //! its entries and never looks at a key. Rows are appended in the order their keys first appear, which
 //! packs the rows of frequent keys together.
 //!
-//! A batch is probed in blocks: the index entries of the block after next are prefetched, the next block
-//! is probed by tag and its rows are prefetched, and the keys of the current block are compared. So a
-//! cold row costs about two cache misses, both overlapped with other rows' work.
+//! A batch is looked up in stages that run in step: index entries are prefetched, then probed and their
+//! rows prefetched, then keys compared. So a cold row costs about two cache misses, both overlapped with
+//! other rows' work.
 //!
 //! **Invariant:** one row per key; a row's key never changes; row ids are dense, in order of insertion.
 
@@ -22,18 +22,44 @@ use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, sh
 use crate::key::encode::DecodeKeys;
 use crate::sys::{WordChunk, prefetch};
 
+/// Rows looked up at a time at most: what belongs to them stays in the nearest caches between the passes of
+/// several accumulators.
+pub(crate) const LOOKUP_ROWS: usize = if cfg!(test) { 64 } else { 512 };
+
 /// Rows between two stages of a lookup.
-const AHEAD: usize = 16;
+const DISTANCE: usize = 16;
+
+/// Entries of an index that is taken for cached, with its rows.
+const INDEX_CACHED: usize = if cfg!(test) { 128 } else { 8192 };
+
+/// Up to this size an index is at most a quarter full, since it fits a near cache all the same, and
+/// searches that go on past the first slot are mispredicted.
+const INDEX_SPARSE: usize = if cfg!(test) { 128 } else { 8192 };
 
 /// Entries of an empty table's index. At least two blocks, so that a block always finds room.
 const INDEX_MIN: usize = 128;
+
+/// The rows being looked up, and what is found.
+struct Lookups<'a> {
+    keys: &'a KeyBatch,
+    selection: &'a [u32],
+    tags: &'a [u32],
+    out: &'a mut [RowPtr],
+}
+
+/// How far a lookup has come.
+struct Progress {
+    probed: usize,
+    verified: usize,
+    clashes: usize,
+}
 
 /// [`Table::lookup`] for keys of `W` words.
 struct Lookup<'a, const W: usize> {
     table: &'a mut Table,
     keys: &'a KeyBatch,
     selection: &'a [u32],
-    out: &'a mut Vec<RowPtr>,
+    out: &'a mut [RowPtr],
 }
 
 impl<const W: usize> Kernel for Lookup<'_, W> {
@@ -41,7 +67,7 @@ impl<const W: usize> Kernel for Lookup<'_, W> {
 
     #[inline(always)]
     fn run(self) {
-        self.table.lookup_rolling::<W>(self.keys, self.selection, self.out);
+        self.table.lookup_all::<W>(self.keys, self.selection, self.out);
     }
 }
 
@@ -51,6 +77,8 @@ pub(crate) struct Table {
     index: WordChunk,
     /// `tag >> shift` is the slot where a search starts.
     shift: u32,
+    /// Keys for which the index has room.
+    keys_max: usize,
     rows: RowStore,
     arena: Arena,
     /// Words of the key at the start of each row: 1 or 2.
@@ -70,6 +98,7 @@ impl Table {
         Self {
             index: WordChunk::new(INDEX_MIN),
             shift: shift_of(INDEX_MIN),
+            keys_max: keys_max(INDEX_MIN),
             row_words: template.len(),
             rows: RowStore::new(template),
             arena: Arena::default(),
@@ -113,8 +142,7 @@ impl Table {
     pub(crate) fn clear(&mut self) {
         let wanted = index_capacity(self.rows.len());
         if wanted * 8 <= self.index.len() {
-            self.index = WordChunk::new(wanted);
-            self.shift = shift_of(wanted);
+            self.set_index(WordChunk::new(wanted));
         } else {
             self.index.words_mut().fill(0);
         }
@@ -123,8 +151,8 @@ impl Table {
         self.null_row = None;
     }
 
-    /// Appends to `out` the row of the key of each of the batch rows `selection`, inserting keys that
-    /// are new. The rows must have been hashed.
+    /// Writes to `out` the row of the key of each of the batch rows `selection`, at most [`LOOKUP_ROWS`],
+    /// inserting keys that are new. The rows must have been hashed.
     pub(crate) fn lookup(
         &mut self,
         isa: Isa,
@@ -133,6 +161,8 @@ impl Table {
         out: &mut Vec<RowPtr>,
     ) {
         assert_eq!(keys.width, self.width, "the keys are of the table's kind");
+        assert!(selection.len() <= LOOKUP_ROWS, "the caller looks up in pieces");
+        out.resize(selection.len(), RowPtr::NONE);
         if self.width == 1 {
             isa.run(Lookup::<1> { table: self, keys, selection, out });
         } else {
@@ -140,74 +170,121 @@ impl Table {
         }
     }
 
-    /// Three stages in step: index entries are prefetched `2 * AHEAD` rows ahead, probed and their rows
-    /// prefetched `AHEAD` rows ahead, and keys compared. One of each a turn, so that requests to memory
-    /// leave evenly and none waits for a free line buffer.
     #[inline(always)]
-    fn lookup_rolling<const W: usize>(
+    fn lookup_all<const W: usize>(
         &mut self,
         keys: &KeyBatch,
         selection: &[u32],
-        out: &mut Vec<RowPtr>,
+        out: &mut [RowPtr],
     ) {
-        let start = out.len();
-        out.reserve(selection.len());
-        self.reserve(selection.len().min(AHEAD));
-        for &row in &selection[..selection.len().min(2 * AHEAD)] {
-            self.prefetch_index(keys.hashes[row as usize]);
+        let mut tags = [0; LOOKUP_ROWS];
+        let tags = &mut tags[..selection.len()];
+        for (to, row) in tags.iter_mut().zip(selection) {
+            *to = tag(keys.hashes[*row as usize]);
         }
-        for &row in &selection[..selection.len().min(AHEAD)] {
-            out.push(self.probe::<W>(keys, row));
-        }
-        let mut at = 0;
-        while at + AHEAD < selection.len() {
-            let turn = AHEAD.min(selection.len() - AHEAD - at);
-            self.reserve(turn);
-            for k in at..at + turn {
-                if let Some(&row) = selection.get(k + 2 * AHEAD) {
-                    self.prefetch_index(keys.hashes[row as usize]);
-                }
-                out.push(self.probe::<W>(keys, selection[k + AHEAD]));
-                self.verify::<W>(keys, selection[k], &mut out[start + k]);
-            }
-            at += turn;
-        }
-        for k in at..selection.len() {
-            self.verify::<W>(keys, selection[k], &mut out[start + k]);
-        }
-    }
-
-    #[inline(always)]
-    fn prefetch_index(&self, hash: u64) {
-        let index = self.index.words();
-        prefetch(&raw const index[(tag(hash) >> self.shift) as usize & (index.len() - 1)]);
-    }
-
-    /// The row with the tag of the key of `row`, or that of the key, inserted. There is room in the index.
-    #[inline(always)]
-    fn probe<const W: usize>(&mut self, keys: &KeyBatch, row: u32) -> RowPtr {
-        let index = self.index.words();
-        let mask = index.len() - 1;
-        let tag = tag(keys.hashes[row as usize]);
-        let mut slot = (tag >> self.shift) as usize & mask;
+        let mut progress = Progress { probed: 0, verified: 0, clashes: 0 };
+        let mut batch = Lookups { keys, selection, tags, out };
         loop {
-            let entry = index[slot];
-            if entry == 0 {
-                return self.insert::<W>(keys, row, slot);
+            let found = if self.is_cached() {
+                self.find_known::<W, false>(&mut batch, &mut progress)
+            } else {
+                self.find_known::<W, true>(&mut batch, &mut progress)
+            };
+            let Some(slot) = found else { break };
+            let at = progress.probed;
+            let row = selection[at];
+            batch.out[at] = if self.has_room() {
+                self.insert::<W>(keys, row, slot)
+            } else {
+                self.lookup_again::<W>(keys, row)
+            };
+            progress.probed += 1;
+        }
+        if progress.clashes > 0 {
+            for (ptr, row) in batch.out.iter_mut().zip(selection) {
+                if *ptr == RowPtr::NONE {
+                    *ptr = self.lookup_again::<W>(keys, *row);
+                }
             }
-            if entry >> 32 == u64::from(tag) {
-                let ptr = self.rows.ptr(id_of(entry));
-                ptr.prefetch(self.row_words);
-                return ptr;
-            }
-            slot = (slot + 1) & mask;
         }
     }
 
-    /// Compares the key of a row that was found by its tag; where it differs (two keys of one tag), looks
-    /// again.
+    /// Whether index and rows stay in the nearer caches, so that prefetching would be in vain.
+    fn is_cached(&self) -> bool {
+        self.index.len() <= INDEX_CACHED
+    }
+
+    /// Looks rows up until a key comes that is not there: answers the empty slot where its search ended.
+    /// A row whose tag is another key's is left out and counted as a clash.
+    ///
+    /// With `AHEAD`, three stages in step: index entries are prefetched `2 * DISTANCE` rows before their
+    /// keys are compared, rows `DISTANCE` before. One of each a turn, so that requests to memory leave
+    /// evenly and none waits for a free line buffer.
     #[inline(always)]
-    fn verify<const W: usize>(&mut self, keys: &KeyBatch, row: u32, ptr: &mut RowPtr) {
+    fn find_known<const W: usize, const AHEAD: bool>(
+        &self,
+        batch: &mut Lookups<'_>,
+        progress: &mut Progress,
+    ) -> Option<usize> {
+        let Lookups { keys, selection, tags, out } = batch;
+        let (tags, rows) = (&tags[..selection.len()], selection.len());
+        let out = &mut out[..rows];
+        let (index, shift) = (self.index.words(), self.shift);
+        let mask = index.len() - 1;
+        if AHEAD && progress.probed == 0 {
+            for tag in &tags[..rows.min(DISTANCE)] {
+                prefetch(index.as_ptr().wrapping_add((*tag >> shift) as usize));
+            }
+        }
+        while progress.probed < rows {
+            let at = progress.probed;
+            if AHEAD && let Some(tag) = tags.get(at + DISTANCE) {
+                prefetch(index.as_ptr().wrapping_add((*tag >> shift) as usize));
+            }
+            let tag = tags[at];
+            let mut slot = (tag >> shift) as usize & mask;
+            let ptr = loop {
+                let entry = index[slot];
+                if entry >> 32 == u64::from(tag) && entry != 0 {
+                    break self.rows.ptr(id_of(entry));
+                }
+                if entry == 0 {
+                    return Some(slot);
+                }
+                slot = (slot + 1) & mask;
+            };
+            out[at] = ptr;
+            progress.probed += 1;
+            if AHEAD {
+                ptr.prefetch(self.row_words);
+                if at >= progress.verified + DISTANCE {
+                    let k = progress.verified;
+                    self.verify::<W>(keys, selection[k], &mut out[k], progress);
+                    progress.verified += 1;
+                }
+            } else {
+                self.verify::<W>(keys, selection[at], &mut out[at], progress);
+                progress.verified = at + 1;
+            }
+        }
+        if AHEAD {
+            for k in progress.verified..rows {
+                self.verify::<W>(keys, selection[k], &mut out[k], progress);
+            }
+        }
+        None
+    }
+
+    /// Compares the key of a row that was found by its tag; takes it away where it differs (two keys of one
+    /// tag).
+    #[inline(always)]
+    fn verify<const W: usize>(
+        &self,
+        keys: &KeyBatch,
+        row: u32,
+        ptr: &mut RowPtr,
+        progress: &mut Progress,
+    ) {
         let words = keys.words.as_slice();
         let key = &words[row as usize * W..row as usize * W + W];
         let head = self.rows.head::<W>(*ptr);
@@ -215,7 +292,8 @@ impl Table {
         let equal = if W == 1 { key[0] == head[0] } else { key == head && !is_long(key[0]) };
         let equal = equal || (W == 2 && self.long_keys_equal::<W>(keys, key, *ptr));
         if !equal {
-            *ptr = self.lookup_again::<W>(keys, row);
+            *ptr = RowPtr::NONE;
+            progress.clashes += 1;
         }
     }
 
@@ -231,7 +309,9 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn lookup_again<const W: usize>(&mut self, keys: &KeyBatch, row: u32) -> RowPtr {
-        self.reserve(1);
+        if !self.has_room() {
+            self.grow();
+        }
         let tag = tag(keys.hashes[row as usize]);
         let words = keys.words.as_slice();
         let key = &words[row as usize * W..row as usize * W + W];
@@ -272,18 +352,16 @@ impl Table {
         ptr
     }
 
-    /// Makes room in the index for `additional` keys.
+    /// Whether the index has room for one more key.
     #[inline(always)]
-    fn reserve(&mut self, additional: usize) {
-        if (self.rows.len() + additional) * 8 > self.index.len() * 5 {
-            self.grow(additional);
-        }
+    fn has_room(&self) -> bool {
+        self.rows.len() < self.keys_max
     }
 
     #[cold]
     #[inline(never)]
-    fn grow(&mut self, additional: usize) {
-        let capacity = index_capacity(self.rows.len() + additional).max(self.index.len() * 2);
+    fn grow(&mut self) {
+        let capacity = self.index.len() * 2;
         assert!(capacity <= 1 << 32, "a table holds at most 2^31 keys");
         let shift = shift_of(capacity);
         let mut index = WordChunk::new(capacity);
@@ -295,8 +373,13 @@ impl Table {
             }
             entries[slot & mask] = entry;
         }
+        self.set_index(index);
+    }
+
+    fn set_index(&mut self, index: WordChunk) {
+        self.shift = shift_of(index.len());
+        self.keys_max = keys_max(index.len());
         self.index = index;
-        self.shift = shift;
     }
 
     /// The keys of the rows `ids`, to be decoded.
@@ -399,9 +482,18 @@ fn id_of(entry: u64) -> u32 {
     id
 }
 
-/// Smallest index for `keys` keys at a load of at most 5/8.
+/// Most keys for an index of this capacity: a load of 5/8, or a quarter if it is small.
+fn keys_max(capacity: usize) -> usize {
+    if capacity <= INDEX_SPARSE { capacity / 4 } else { capacity * 5 / 8 }
+}
+
+/// Smallest index for `keys` keys.
 fn index_capacity(keys: usize) -> usize {
-    (keys * 8).div_ceil(5).next_power_of_two().max(INDEX_MIN)
+    let mut capacity = INDEX_MIN;
+    while keys_max(capacity) < keys {
+        capacity *= 2;
+    }
+    capacity
 }
 
 fn shift_of(capacity: usize) -> u32 {

@@ -226,7 +226,7 @@ fn uniform_promotes_nothing() {
 fn a_key_at_a_threshold_does_not_flap() {
     // At each threshold, and at shares whose lower bounds hover around it.
     for seed in 0..5 {
-        for share in [0.000_3, 0.000_45, 0.000_6, 1.0 / 900.0, 0.0025, 0.004, 0.005, 0.006] {
+        for share in [0.000_8, 0.001, 0.0012, 0.0025, 0.004, 0.005, 0.006, 1.0 / 40.0, 0.03] {
             let mut simulation = Simulation::new(8, 1 + seed as i32, 64, seed);
             while simulation.rows < 50_000_000 {
                 simulation.step(|row, at| if at < share { 1 } else { row << 20 | 2 });

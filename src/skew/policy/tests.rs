@@ -16,7 +16,7 @@ const STEP: u64 = 65_536;
 
 #[test]
 fn promotes_keeps_and_demotes() {
-    let mut policy = policy(|_| {});
+    let mut policy = policy(|config| config.thresholds.speed_share = 1.0 / 900.0);
     let set = policy.decide(&[estimate(7, 0.63), estimate(9, 0.002)], 10_000).unwrap();
     assert_eq!(set.epoch(), 1);
     let found = |hash| set.find(hash).map(|place| set.keys()[place as usize]);
@@ -43,12 +43,13 @@ fn promotes_keeps_and_demotes() {
 #[test]
 fn thresholds_scale_with_workers_and_no_key_is_hot_for_balance_alone() {
     let cause = |workers, share_low| PolicyConfig::new(workers).cause(share_low);
-    assert_eq!(cause(2, 0.0099), Some(Cause::Speed));
+    assert_eq!(cause(2, 0.0099), None);
     assert_eq!(cause(2, 0.0101), Some(Cause::Balance));
     assert_eq!(cause(8, 0.0026), Some(Cause::Balance));
-    assert_eq!(cause(64, 0.0015), Some(Cause::Speed), "never below 1/512");
+    assert_eq!(cause(64, 0.0015), None, "never below 1/512");
     assert_eq!(cause(1, 0.99), Some(Cause::Speed), "one worker has nobody to share with");
-    assert_eq!(cause(8, 0.001), None);
+    assert_eq!(cause(1, 0.026), Some(Cause::Speed));
+    assert_eq!(cause(1, 0.024), None);
 }
 
 #[test]

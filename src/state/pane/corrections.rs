@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow::array::ArrayRef;
 
-use super::{Pane, Scratch, UPDATE_ROWS};
+use super::{LOOKUP_ROWS, Pane, Scratch};
 use crate::aggregate::plan::Plan;
 use crate::error::RunError;
 use crate::key::encode::KeyEncoder;
@@ -21,9 +21,9 @@ impl Pane {
     ) {
         self.merge(plan, late, scratch);
         let len = u32::try_from(late.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(UPDATE_ROWS).expect("a small constant");
+        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         let at = self.table.width() + revision;
-        for start in (0..len).step_by(UPDATE_ROWS) {
+        for start in (0..len).step_by(LOOKUP_ROWS) {
             self.look_up_keys_of(plan, late, start..(start + step).min(len), scratch);
             let mut rows = self.table.rows_mut().rows(&scratch.ptrs);
             rows.for_each(at, 1, |_, state| state[0] += 1);

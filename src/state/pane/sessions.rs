@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Pane, Scratch, UPDATE_ROWS};
+use super::{LOOKUP_ROWS, Pane, Scratch};
 use crate::aggregate::plan::Plan;
 
 /// How sessions of one slice of time are told from those before it.
@@ -36,9 +36,9 @@ impl Pane {
         scratch: &mut Scratch,
     ) {
         let len = u32::try_from(before.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(UPDATE_ROWS).expect("a small constant");
+        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         let (mut over, mut open) = (Vec::new(), Vec::new());
-        for start in (0..len).step_by(UPDATE_ROWS) {
+        for start in (0..len).step_by(LOOKUP_ROWS) {
             let ids = start..(start + step).min(len);
             over.clear();
             open.clear();

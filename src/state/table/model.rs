@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use arrow::buffer::NullBuffer;
 
-use super::Table;
+use super::{LOOKUP_ROWS, Table};
 use crate::kernel::Isa;
 use crate::key::batch::{
     INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
@@ -141,12 +141,14 @@ pub(super) fn count(table: &mut Table, keys: &KeyBatch, selection: &[u32]) {
     let width = table.width();
     let mut ptrs = Vec::new();
     let isas = Isa::available();
-    table.lookup(isas[selection.len() % isas.len()], keys, selection, &mut ptrs);
-    assert_eq!(ptrs.len(), selection.len());
-    table.rows_mut().rows(&ptrs).for_each(width, 2, |_, state| {
-        state[0] += 1;
-        state[1] = !state[0];
-    });
+    for selection in selection.chunks(LOOKUP_ROWS) {
+        table.lookup(isas[selection.len() % isas.len()], keys, selection, &mut ptrs);
+        assert_eq!(ptrs.len(), selection.len());
+        table.rows_mut().rows(&ptrs).for_each(width, 2, |_, state| {
+            state[0] += 1;
+            state[1] = !state[0];
+        });
+    }
 }
 
 fn check(table: &mut Table, model: &BTreeMap<Key, u64>) {
