@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 use crate::aggregate::plan::{Plan, Scope};
+use crate::aggregate::revision::REVISION;
 use crate::aggregate::spec::Aggregate;
 use crate::error::{ConfigError, nearest_name};
 use crate::kernel::Isa;
@@ -13,8 +14,14 @@ use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
-use crate::time::event_time::{Unit, limits};
-use crate::time::window::{Tumbling, Window};
+use crate::time::alignment::Alignment;
+use crate::time::clock::Clock;
+use crate::time::event_time::Unit;
+use crate::time::window::{Window, Windows};
+
+mod time;
+
+use time::TimeParts;
 
 /// Rows a batch is cut into by default: keys, hashes and a few columns of so many rows stay in a core's
 /// second-level cache.
@@ -22,6 +29,12 @@ pub const BATCH_ROWS_DEFAULT: usize = 8192;
 
 /// Batches a ring holds by default.
 pub const RING_CAPACITY_DEFAULT: usize = 8;
+
+/// Windows that may be open in one shard by default.
+pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
+
+/// The column that tells results from early ones, in a job with early results.
+const FINAL: &str = "final";
 
 /// Where the shards' threads run.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -85,7 +98,18 @@ pub struct Job {
     pub(crate) keys: KeyEncoder,
     pub(crate) plan: Plan,
     pub(crate) time: Option<EventTime>,
-    pub(crate) windows: Option<Tumbling>,
+    pub(crate) windows: Option<Windows>,
+    /// The clock, for windows of processing time.
+    pub(crate) clock: Option<Clock>,
+    pub(crate) alignment: Option<Alignment>,
+    /// How often open windows give early results.
+    pub(crate) emit_every: Option<Duration>,
+    /// Type of window bounds.
+    pub(crate) bound_type: Option<DataType>,
+    /// For session windows, the gap, and where the times of a key's rows stand among its aggregates.
+    pub(crate) sessions: Option<(i64, usize)>,
+    /// Where corrections are counted among a key's aggregates, if late rows are allowed.
+    pub(crate) revision: Option<usize>,
     pub(crate) workers: usize,
     pub(crate) max_parallelism: u32,
     pub(crate) ring_capacity: usize,
@@ -106,8 +130,8 @@ pub struct Job {
 #[derive(Debug, Clone)]
 pub(crate) struct EventTime {
     pub(crate) column: usize,
-    pub(crate) out_of_orderness: i64,
     pub(crate) unit: Unit,
+    pub(crate) out_of_orderness: i64,
 }
 
 impl Job {
@@ -119,6 +143,10 @@ impl Job {
             time: None,
             time_unit: TimeUnit::Millisecond,
             out_of_orderness: Duration::ZERO,
+            allowed_lateness: Duration::ZERO,
+            clock: None,
+            alignment: None,
+            emit_every: None,
             window: Window::None,
             aggregates: Vec::new(),
             workers: None,
@@ -127,7 +155,7 @@ impl Job {
             batch_rows: BATCH_ROWS_DEFAULT,
             pinning: Pinning::Auto,
             idle_timeout: None,
-            open_windows_max: 100_000,
+            open_windows_max: OPEN_WINDOWS_DEFAULT,
             isa: Isa::best(),
             skew: SkewMode::Adaptive,
             salts: Salts::Auto,
@@ -155,6 +183,14 @@ impl Job {
     /// The instruction set it computes with.
     pub fn isa(&self) -> Isa {
         self.isa
+    }
+
+    /// The longest time after which a shard must look at the clock, if it must at all.
+    pub(crate) fn clock_interval(&self) -> Option<Duration> {
+        let idle = self.idle_timeout.filter(|_| self.clock.is_none());
+        let windows = self.clock.as_ref().map(|_| Duration::from_millis(5));
+        let often = [idle, self.emit_every].into_iter().flatten().map(|every| every / 4);
+        often.chain(windows).min().map(|interval| interval.max(Duration::from_micros(100)))
     }
 
     /// Number of leading output columns that say window and key: what ordered output sorts by.
@@ -191,6 +227,10 @@ pub struct JobBuilder {
     time: Option<String>,
     time_unit: TimeUnit,
     out_of_orderness: Duration,
+    allowed_lateness: Duration,
+    clock: Option<Clock>,
+    alignment: Option<Alignment>,
+    emit_every: Option<Duration>,
     window: Window,
     aggregates: Vec<Aggregate>,
     workers: Option<usize>,
@@ -229,6 +269,46 @@ impl JobBuilder {
     /// How far behind its largest value so far an input's event time may run. Default: 0.
     pub fn out_of_orderness(mut self, bound: Duration) -> Self {
         self.out_of_orderness = bound;
+        self
+    }
+
+    /// How long after its end a window takes late rows. Default: 0.
+    ///
+    /// The result of a window is given when the watermark reaches its end, and given again, for the keys
+    /// concerned, after late rows. The last output column `revision` is 0 in the first result; it is one
+    /// more than before in each later one of the same key and window, and 1 in the first one of a key that
+    /// had only late rows. Late rows are gathered: corrections are given whenever the watermark reaches
+    /// the end of a window, or of a window's lateness, so that which revisions there are depends on the rows
+    /// alone. Whether a row is late, and with which correction it goes, is decided against the watermark
+    /// at that row in its own input. Not for session windows.
+    pub fn allowed_lateness(mut self, lateness: Duration) -> Self {
+        self.allowed_lateness = lateness;
+        self
+    }
+
+    /// Keeps the inputs together in event time: the one ahead is held back. A handle that is held back waits
+    /// in [`Ingest::push`](crate::Ingest::push), and gets [`TryPushError::Full`](crate::TryPushError::Full)
+    /// from `try_push`; so one thread that feeds several handles must use `try_push`, as it would wait for
+    /// itself in `push`. An input that has not given a row yet holds the others back as well, until
+    /// it is closed or idle ([`JobBuilder::idle_timeout`]). Needs windows of event time. Default: none.
+    pub fn alignment(mut self, alignment: Alignment) -> Self {
+        self.alignment = Some(alignment);
+        self
+    }
+
+    /// Gives the results of all open windows as they stand, again and again, if rows came since the last time.
+    /// That changes nothing: the results at the end of a window are the same. The last output column
+    /// `final` is false in early results. Partials of hot keys are in them once their producers have been
+    /// asked, which happens each time; handles hand them on when they are used. Default: never.
+    pub fn emit_every(mut self, every: Duration) -> Self {
+        self.emit_every = Some(every);
+        self
+    }
+
+    /// The clock of [`Window::ProcessingTime`], in milliseconds since 1970-01-01 00:00 UTC, for tests; it must
+    /// not go back. Default: the system's.
+    pub fn processing_clock(mut self, now: impl Fn() -> i64 + Send + Sync + 'static) -> Self {
+        self.clock = Some(Clock::new(now));
         self
     }
 
@@ -274,6 +354,9 @@ impl JobBuilder {
         self
     }
 
+    /// Windows that may be open in one shard by default.
+    pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
+
     /// Where the shards' threads run. Default: pinned, if there are enough cores.
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;
@@ -287,7 +370,8 @@ impl JobBuilder {
         self
     }
 
-    /// Windows that may be open in one shard at once; one more is an error of the run. Default: 100,000.
+    /// Windows that may be open in one shard at once; one more is an error of the run. Slices of windows
+    /// that overlap count as windows. Default: 100,000.
     pub fn open_windows_max(mut self, windows: usize) -> Self {
         self.open_windows_max = windows;
         self
@@ -350,39 +434,43 @@ impl JobBuilder {
         if self.mini_batch_rows == Some(0) {
             positive("mini-batch size", 0, usize::MAX)?;
         }
-        let (time, windows) = self.validated_time()?;
-        let mut fields = Vec::new();
-        if let (Some(time), Some(_)) = (&time, windows) {
-            let data_type = self.schema.field(time.column).data_type();
-            fields.push(Field::new("window_start", data_type.clone(), false));
-            fields.push(Field::new("window_end", data_type.clone(), false));
-        }
-        fields.extend(keys.fields().iter().cloned());
-        for (i, field) in fields.iter().enumerate() {
-            if fields[..i].iter().any(|other| other.name() == field.name()) {
-                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
-            }
-        }
-        let reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
-        let plan = {
+        let TimeParts { time, windows, clock, bound_type } = self.validated_time()?;
+        self.validated_pace(time.as_ref().zip(windows.as_ref()).is_some())?;
+        let mut fields = grouping_fields(&keys, bound_type.as_ref())?;
+        let corrects = windows.as_ref().is_some_and(|windows| windows.lateness() > 0);
+        let reserved = self.reserved_names(&fields, corrects)?;
+        let mut plan = {
             let time = time.as_ref().map(|time| time.column);
             let scope = Scope { schema: &self.schema, time, reserved: &reserved };
             Plan::new(&self.aggregates, &scope, self.isa)?
         };
+        let session = windows.as_ref().and_then(Windows::session);
+        let sessions = session
+            .zip(time.as_ref())
+            .map(|(session, time)| (session.gap, plan.keep_extent(time.column)));
+        let revision = corrects.then(|| plan.keep_revision());
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
+        fields.extend(self.emit_every.map(|_| Field::new(FINAL, DataType::Boolean, false)));
         let job = Job {
             schema: self.schema,
             output_schema: Schema::new(fields).into(),
             keys,
             plan,
             time,
+            // Whoever is silent holds back no window of processing time.
+            idle_timeout: clock.as_ref().map(|_| Duration::ZERO).or(self.idle_timeout),
             windows,
+            clock,
+            alignment: self.alignment,
+            emit_every: self.emit_every,
+            bound_type,
+            sessions,
+            revision,
             workers,
             max_parallelism: self.max_parallelism,
             ring_capacity: self.ring_capacity,
             batch_rows: self.batch_rows,
             pinning: self.pinning,
-            idle_timeout: self.idle_timeout,
             open_windows_max: self.open_windows_max,
             isa: self.isa,
             skew: self.skew,
@@ -393,6 +481,23 @@ impl JobBuilder {
         };
         job.skew_policy()?;
         Ok(job)
+    }
+
+    /// Names of output columns that aggregates may not have.
+    fn reserved_names<'a>(
+        &self,
+        fields: &'a [Field],
+        corrects: bool,
+    ) -> Result<Vec<&'a str>, ConfigError> {
+        let mut reserved = fields.iter().map(|field| field.name().as_str()).collect::<Vec<_>>();
+        let marks = [corrects.then_some(REVISION), self.emit_every.map(|_| FINAL)];
+        for name in marks.into_iter().flatten() {
+            if reserved.contains(&name) {
+                return Err(ConfigError::DuplicateOutput { name: name.to_owned() });
+            }
+            reserved.push(name);
+        }
+        Ok(reserved)
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {
@@ -415,33 +520,25 @@ impl JobBuilder {
         }
         Ok(workers)
     }
+}
 
-    fn validated_time(&self) -> Result<(Option<EventTime>, Option<Tumbling>), ConfigError> {
-        let Some(name) = &self.time else {
-            if self.window == Window::None {
-                return Ok((None, None));
-            }
-            return Err(ConfigError::Inconsistent(
-                "a window needs an event-time column; name one (--time COL)".into(),
-            ));
-        };
-        let column = find_column(&self.schema, name, "time")?;
-        let data_type = self.schema.field(column).data_type();
-        let unit = Unit::of(data_type, self.time_unit).ok_or_else(|| ConfigError::WrongType {
-            use_: "event time".into(),
-            column: name.clone(),
-            found: data_type.to_string(),
-            expected: "it must be a timestamp, a date, or an integer of up to 63 bits".into(),
-        })?;
-        let windows = match self.window {
-            Window::None => None,
-            Window::Tumbling { size, offset } => {
-                Some(Tumbling::new(size, offset, unit, limits(data_type))?)
-            }
-        };
-        let out_of_orderness = unit.at_least(self.out_of_orderness);
-        Ok((Some(EventTime { column, out_of_orderness, unit }), windows))
+/// The output columns that say window and key.
+fn grouping_fields(
+    keys: &KeyEncoder,
+    bound_type: Option<&DataType>,
+) -> Result<Vec<Field>, ConfigError> {
+    let mut fields = Vec::new();
+    if let Some(data_type) = bound_type {
+        fields.push(Field::new("window_start", data_type.clone(), false));
+        fields.push(Field::new("window_end", data_type.clone(), false));
     }
+    fields.extend(keys.fields().iter().cloned());
+    for (i, field) in fields.iter().enumerate() {
+        if fields[..i].iter().any(|other| other.name() == field.name()) {
+            return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+        }
+    }
+    Ok(fields)
 }
 
 fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigError> {

@@ -152,7 +152,7 @@ impl Keyed for ApproxDistinct {
         });
     }
 
-    fn merge(&self, into: &mut Sketch, from: &mut Sketch) {
+    fn merge(&self, into: &mut Sketch, from: &Sketch) {
         into.merge(from);
     }
 

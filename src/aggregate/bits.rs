@@ -92,14 +92,7 @@ impl Accumulator for Bits {
         });
     }
 
-    fn merge(
-        &self,
-        into: &mut Rows<'_>,
-        _: &mut Side,
-        from: &Rows<'_>,
-        _: &mut Side,
-        offset: usize,
-    ) {
+    fn merge(&self, into: &mut Rows<'_>, _: &mut Side, from: &Rows<'_>, _: &Side, offset: usize) {
         assert_eq!(into.len(), from.len(), "merged row by row");
         into.for_each(offset, WORDS, |k, into| {
             let from = from.state(k, offset, WORDS);

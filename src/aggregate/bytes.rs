@@ -217,7 +217,7 @@ impl Accumulator for Bytes {
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
-        from_side: &mut Side,
+        from_side: &Side,
         offset: usize,
     ) {
         assert_eq!(into.len(), from.len(), "merged row by row");

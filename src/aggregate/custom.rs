@@ -136,7 +136,7 @@ impl<A: CustomAggregate> Keyed for Typed<A> {
         self.0.update(arrays, GroupedRows(groups));
     }
 
-    fn merge(&self, into: &mut A::State, from: &mut A::State) {
+    fn merge(&self, into: &mut A::State, from: &A::State) {
         self.0.merge(into, from);
     }
 

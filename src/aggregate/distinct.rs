@@ -35,7 +35,11 @@ impl<S: ValueSet> Keyed for Distinct<S> {
         groups.for_each_ahead(column.nulls.as_ref(), ahead, |set, row| set.insert(keys, row));
     }
 
-    fn merge(&self, into: &mut S, from: &mut S) {
+    fn merge(&self, into: &mut S, from: &S) {
+        into.extend(from);
+    }
+
+    fn absorb(&self, into: &mut S, from: &mut S) {
         if into.len() < from.len() {
             std::mem::swap(into, from);
         }

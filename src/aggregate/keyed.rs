@@ -24,8 +24,13 @@ pub(super) trait Keyed: Debug + Send + Sync + 'static {
     /// Adds rows to their keys' states.
     fn update(&self, column: &Column, groups: Groups<'_, '_, Self>);
 
-    /// Merges `from`, which is not used again, into `into`.
-    fn merge(&self, into: &mut Self::State, from: &mut Self::State);
+    /// Merges `from` into `into`.
+    fn merge(&self, into: &mut Self::State, from: &Self::State);
+
+    /// The same where `from` is not used again.
+    fn absorb(&self, into: &mut Self::State, from: &mut Self::State) {
+        self.merge(into, from);
+    }
 
     /// The results of these keys; none has seen no value.
     fn emit(&self, part: Part, states: &[Option<&Self::State>]) -> Result<ArrayRef, Misfit>;
@@ -162,6 +167,33 @@ impl<K: Keyed + ?Sized> Groups<'_, '_, K> {
 #[derive(Debug)]
 pub(super) struct PerKey<K>(pub(super) K);
 
+impl<K: Keyed> PerKey<K> {
+    /// Calls `join` with the state of each row of `into` and the number of that of `from`, where there is
+    /// one.
+    fn each_pair(
+        &self,
+        into: &mut Rows<'_>,
+        into_side: &mut Side,
+        from: &Rows<'_>,
+        offset: usize,
+        mut join: impl FnMut(&mut K::State, usize),
+    ) {
+        assert_eq!(into.len(), from.len(), "merged row by row");
+        let into_store = store_mut::<K::State>(into_side);
+        into.for_each(offset, 1, |k, word| {
+            let from_word = from.state(k, offset, 1)[0];
+            if from_word == 0 {
+                return;
+            }
+            let state = into_store.state(&mut word[0]);
+            let before = self.0.heap_bytes(state);
+            join(state, index(from_word));
+            let after = self.0.heap_bytes(state);
+            into_store.heap_bytes = (into_store.heap_bytes + after).wrapping_sub(before);
+        });
+    }
+}
+
 impl<K: Keyed> Accumulator for PerKey<K> {
     fn words(&self) -> usize {
         1
@@ -207,22 +239,26 @@ impl<K: Keyed> Accumulator for PerKey<K> {
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
+        from_side: &Side,
+        offset: usize,
+    ) {
+        let from_states = &store::<K::State>(from_side).states;
+        self.each_pair(into, into_side, from, offset, |state, from| {
+            self.0.merge(state, &from_states[from]);
+        });
+    }
+
+    fn absorb(
+        &self,
+        into: &mut Rows<'_>,
+        into_side: &mut Side,
+        from: &Rows<'_>,
         from_side: &mut Side,
         offset: usize,
     ) {
-        assert_eq!(into.len(), from.len(), "merged row by row");
-        let (into_store, from_store) = (store_mut::<K::State>(into_side), store_mut(from_side));
-        into.for_each(offset, 1, |k, word| {
-            let from_word = from.state(k, offset, 1)[0];
-            if from_word == 0 {
-                return;
-            }
-            let from = &mut from_store.states[index(from_word)];
-            let state = into_store.state(&mut word[0]);
-            let before = self.0.heap_bytes(state);
-            self.0.merge(state, from);
-            let after = self.0.heap_bytes(state);
-            into_store.heap_bytes = (into_store.heap_bytes + after).wrapping_sub(before);
+        let from_states = &mut store_mut::<K::State>(from_side).states;
+        self.each_pair(into, into_side, from, offset, |state, from| {
+            self.0.absorb(state, &mut from_states[from]);
         });
     }
 

@@ -39,6 +39,8 @@ mod approx_distinct;
 mod quantile;
 mod top;
 mod mode;
+pub(crate) mod extent;
+pub(crate) mod revision;
 pub mod custom;
 pub(crate) mod plan;
 pub mod testkit;
@@ -113,16 +115,28 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         false
     }
 
-    /// Merges the `k`-th row of `from` (with its side store) into the `k`-th row of `into`. What `from`
-    /// keeps in its side store may be taken from it: it is merged once.
+    /// Merges the `k`-th row of `from` (with its side store), which stays as it is, into the `k`-th row of
+    /// `into`.
     fn merge(
+        &self,
+        into: &mut Rows<'_>,
+        into_side: &mut Side,
+        from: &Rows<'_>,
+        from_side: &Side,
+        offset: usize,
+    );
+
+    /// The same where `from` is not used again, so that what it keeps in its side store may be taken.
+    fn absorb(
         &self,
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
         from_side: &mut Side,
         offset: usize,
-    );
+    ) {
+        self.merge(into, into_side, from, from_side, offset);
+    }
 
     /// The result column `part` for `rows`. Pure: may be called early, twice, for a reader.
     fn emit(

@@ -88,13 +88,17 @@ impl Keyed for Mode {
         rows_of(column).visit(Update { column, groups });
     }
 
-    fn merge(&self, into: &mut Counts, from: &mut Counts) {
-        if into.counts.len() < from.counts.len() {
-            std::mem::swap(into, from);
-        }
+    fn merge(&self, into: &mut Counts, from: &Counts) {
         for known in &from.counts {
             into.add(known.bytes(&from.bytes), known.count);
         }
+    }
+
+    fn absorb(&self, into: &mut Counts, from: &mut Counts) {
+        if into.counts.len() < from.counts.len() {
+            std::mem::swap(into, from);
+        }
+        self.merge(into, from);
     }
 
     fn emit(&self, part: Part, states: &[Option<&Counts>]) -> Result<ArrayRef, Misfit> {

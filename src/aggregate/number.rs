@@ -462,7 +462,7 @@ impl<L: Lane> Accumulator for Numbers<L> {
         into: &mut Rows<'_>,
         into_side: &mut Side,
         from: &Rows<'_>,
-        from_side: &mut Side,
+        from_side: &Side,
         offset: usize,
     ) {
         let at = self.at;

@@ -185,7 +185,11 @@ impl Keyed for Quantiles {
         groups.for_each(column.nulls.as_ref(), |sketch, row| sketch.insert(place(values[row])));
     }
 
-    fn merge(&self, into: &mut Sketch, from: &mut Sketch) {
+    fn merge(&self, into: &mut Sketch, from: &Sketch) {
+        into.merge(from);
+    }
+
+    fn absorb(&self, into: &mut Sketch, from: &mut Sketch) {
         if into.pages.len() < from.pages.len() {
             std::mem::swap(into, from);
         }

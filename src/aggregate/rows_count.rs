@@ -78,14 +78,7 @@ impl Accumulator for Counter {
         true
     }
 
-    fn merge(
-        &self,
-        into: &mut Rows<'_>,
-        _: &mut Side,
-        from: &Rows<'_>,
-        _: &mut Side,
-        offset: usize,
-    ) {
+    fn merge(&self, into: &mut Rows<'_>, _: &mut Side, from: &Rows<'_>, _: &Side, offset: usize) {
         assert_eq!(into.len(), from.len(), "merged row by row");
         into.for_each(offset, 1, |k, state| state[0] += from.state(k, offset, 1)[0]);
     }

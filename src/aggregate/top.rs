@@ -120,7 +120,7 @@ impl Keyed for Top {
         rows_of(column).visit(Update { top: self, column, groups });
     }
 
-    fn merge(&self, into: &mut Best, from: &mut Best) {
+    fn merge(&self, into: &mut Best, from: &Best) {
         for row in &from.rows {
             self.offer(into, &row.bytes);
         }

@@ -226,14 +226,25 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
     pub(super) time_format: Option<String>,
 
-    /// Windows: none or tumbling:SIZE
+    /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX, session:GAP or
+    /// processing:SIZE
     ///
-    /// Sizes like 500ms, 10s, 1m, 1h, 1d. Example: --time ts --window tumbling:1h
+    /// Sizes like 500ms, 10s, 1m, 1h, 1d. Calendar days, weeks (from Monday) and months in a time zone:
+    /// tumbling:1d@Europe/Berlin, tumbling:1w@ZONE, tumbling:1mo@ZONE, and multiples; weeks and months
+    /// without a zone are of UTC. Timestamps without a zone are taken as UTC.
+    /// hopping: a window of SIZE starts every SLIDE, and a row is in all that hold its time (if SLIDE is
+    /// longer than SIZE there are gaps, whose rows are rejected as `between_windows`).
+    /// cumulate: windows that start together every MAX and end STEP apart, so that each gives the result
+    /// so far. session: per key, from a row to GAP after the last row that follows less than GAP after the
+    /// one before it; a row is late if it lies further back than --out-of-orderness.
+    /// processing: by the clock when a row is read, without --time, for live inputs.
+    /// Example: --time ts --window hopping:1h/15m
     #[arg(long, value_name = "W", default_value = "none", help_heading = "Job")]
     pub(super) window: String,
 
     /// Shift of all windows
     ///
+    /// Not for calendar windows, which begin at local midnight.
     /// Example, for days that begin at 22:00 UTC: --window tumbling:1d --window-offset -2h
     #[arg(long, value_name = "D", allow_hyphen_values = true, help_heading = "Job")]
     pub(super) window_offset: Option<String>,
@@ -245,18 +256,50 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
     pub(super) out_of_orderness: String,
 
-    /// Keep a window for this long after its end (not supported yet)
+    /// Keep a window for this long after its end, and correct its result if rows come late
     ///
-    /// Use --out-of-orderness instead, which delays results by as much.
-    /// Example: --allowed-lateness 1m
+    /// Adds a last column, revision: 0 in the result at the window's end, one more in each corrected
+    /// result of the same key and window, which is given for the keys of the late rows. They are gathered:
+    /// corrections come when the watermark reaches the end of a window, or the end of one's lateness.
+    /// Not for session windows. Example: --allowed-lateness 1m
     #[arg(long, value_name = "D", help_heading = "Job")]
     pub(super) allowed_lateness: Option<String>,
+
+    /// Give the results of open windows as they stand, every so often
+    ///
+    /// Adds a last column, final: false in early results, true in those of windows that have ended. Early results
+    /// change nothing, and come only if rows did. Not with --ordered. Example: --emit-every 1s
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) emit_every: Option<String>,
+
+    /// Keep inputs at most this far apart in event time, by holding back the one that is ahead
+    ///
+    /// Bounds the windows that a fast input fills while a slow one keeps them open. An input that has ended, or
+    /// is idle (--idle-timeout), is not waited for. Parts that are read already may lie further ahead.
+    /// Example: saltmill run fast.csv slow.csv --align 1m
+    #[arg(long, value_name = "D", help_heading = "Job")]
+    pub(super) align: Option<String>,
+
+    /// How often the input that is furthest behind is looked for [default: 1ms]
+    ///
+    /// Example: --align 1m --align-interval 100ms
+    #[arg(long, value_name = "D", requires = "align", help_heading = "Job")]
+    pub(super) align_interval: Option<String>,
 
     /// An input that is silent for so long no longer holds back the windows
     ///
     /// For pipes; a file is never silent. Example: --idle-timeout 30s
     #[arg(long, value_name = "D", help_heading = "Job")]
     pub(super) idle_timeout: Option<String>,
+
+    /// Windows that may be open in one shard at once
+    ///
+    /// More is an error: a window takes some kilobytes even if it is empty, and many open ones
+    /// mostly mean a wrong size or time unit. Slices of overlapping windows count as windows.
+    /// Example: --open-windows 1000000
+    #[arg(long, value_name = "N", help_heading = "Engine")]
+    #[arg(default_value_t = crate::config::OPEN_WINDOWS_DEFAULT)]
+    pub(super) open_windows: usize,
 
     /// Shards [default: one per core available to the process]
     ///

@@ -17,6 +17,7 @@ use crate::io::{
 };
 use crate::kernel::Isa;
 use crate::skew::policy::Salts;
+use crate::time::alignment::Alignment;
 use crate::time::window::{Window, parse_duration};
 
 /// Batches are read with so many rows at least: smaller ones cost more than they are worth.
@@ -34,6 +35,9 @@ pub(super) struct JobOptions {
     time: Option<TimeColumn>,
     window: Window,
     out_of_orderness: Duration,
+    allowed_lateness: Duration,
+    alignment: Option<Alignment>,
+    emit_every: Option<Duration>,
     idle_timeout: Option<Duration>,
     workers: Option<usize>,
     pinning: Pinning,
@@ -43,6 +47,7 @@ pub(super) struct JobOptions {
     isa: Isa,
     skew: SkewMode,
     salts: Salts,
+    open_windows: usize,
 }
 
 impl JobOptions {
@@ -51,11 +56,21 @@ impl JobOptions {
         let format = args.format.as_deref().map(Format::parse).transpose()?;
         let inputs = args.inputs.iter().map(|path| input(path, format)).collect();
         let window = window(args)?;
-        if window != Window::None && args.time.is_none() {
+        let by_clock = matches!(window, Window::ProcessingTime { .. });
+        if by_clock && args.time.is_some() {
+            let text = "windows of processing time go by the clock; leave --time out";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
+        if window != Window::None && args.time.is_none() && !by_clock {
             let text = "a window needs an event-time column; name one with --time COL";
             return Err(ConfigError::Inconsistent(text.to_owned()));
         }
-        refuse_unbuilt(args)?;
+        let allowed_lateness =
+            args.allowed_lateness.as_deref().map_or(Ok(Duration::ZERO), parse_duration)?;
+        if !allowed_lateness.is_zero() && window == Window::None {
+            let text = "--allowed-lateness keeps windows open, but there are none; add --window";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
         let cores = args.cores.as_deref().map(cores).transpose()?;
         let (workers, pinning) = match cores {
             Some(cores) => (args.workers.or(Some(cores.len())), Pinning::Cores(cores)),
@@ -71,6 +86,9 @@ impl JobOptions {
             time: time(args)?,
             window,
             out_of_orderness: parse_duration(&args.out_of_orderness)?,
+            allowed_lateness,
+            alignment: alignment(args, window != Window::None && !by_clock)?,
+            emit_every: args.emit_every.as_deref().map(parse_duration).transpose()?,
             idle_timeout: args.idle_timeout.as_deref().map(parse_duration).transpose()?,
             workers,
             pinning,
@@ -80,6 +98,7 @@ impl JobOptions {
             isa: Isa::parse(&args.isa)?,
             skew: SkewMode::parse(&args.skew)?,
             salts: Salts::parse(&args.salts)?,
+            open_windows: args.open_windows,
         };
         // Numbers are checked by the builder; in a job without columns nothing else can be wrong.
         let trial = Job::builder(Arc::new(arrow::datatypes::Schema::empty()));
@@ -120,11 +139,18 @@ impl JobOptions {
             .key(self.keys.iter().cloned())
             .aggregates(self.aggregates.iter().cloned());
         let needs_time = self.has_windows() || self.aggregates.iter().any(Aggregate::needs_time);
+        if let Some(alignment) = &self.alignment {
+            builder = builder.alignment(alignment.clone());
+        }
+        if self.time.is_none() {
+            builder = builder.window(self.window);
+        }
         if let Some(time) = self.time.as_ref().filter(|_| needs_time) {
             builder = builder
                 .event_time(&time.name)
                 .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))
                 .out_of_orderness(self.out_of_orderness)
+                .allowed_lateness(self.allowed_lateness)
                 .window(self.window);
         }
         builder.build().map_err(|error| self.with_hint(error))
@@ -149,6 +175,9 @@ impl JobOptions {
         if let Some(workers) = self.workers {
             builder = builder.workers(workers);
         }
+        if let Some(every) = self.emit_every {
+            builder = builder.emit_every(every);
+        }
         if let Some(timeout) = self.idle_timeout {
             builder = builder.idle_timeout(timeout);
         }
@@ -159,6 +188,7 @@ impl JobOptions {
             .ring_capacity(self.ring_capacity)
             .isa(self.isa)
             .salts(self.salts)
+            .open_windows_max(self.open_windows)
     }
 
     pub(super) fn has_windows(&self) -> bool {
@@ -179,6 +209,19 @@ pub(super) fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec
     }
 }
 
+fn alignment(args: &JobArgs, has_event_time: bool) -> Result<Option<Alignment>, ConfigError> {
+    let Some(drift) = &args.align else { return Ok(None) };
+    if !has_event_time {
+        let text = "--align keeps inputs together in event time; add --time and --window";
+        return Err(ConfigError::Inconsistent(text.to_owned()));
+    }
+    let alignment = Alignment::new(parse_duration(drift)?);
+    Ok(Some(match &args.align_interval {
+        Some(interval) => alignment.update_interval(parse_duration(interval)?),
+        None => alignment,
+    }))
+}
+
 fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
     let Some(name) = &args.time else { return Ok(None) };
     let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
@@ -188,17 +231,45 @@ fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
 fn window(args: &JobArgs) -> Result<Window, ConfigError> {
     let window = Window::parse(&args.window)?;
     let Some(text) = &args.window_offset else { return Ok(window) };
-    match window {
-        Window::Tumbling { size, .. } => {
-            Ok(Window::Tumbling { size, offset: window_offset(text, size)? })
+    Ok(match window {
+        Window::None => {
+            return Err(ConfigError::Inconsistent(
+                "--window-offset shifts windows, but there are none; add --window tumbling:SIZE"
+                    .into(),
+            ));
         }
-        Window::None => Err(ConfigError::Inconsistent(
-            "--window-offset shifts windows, but there are none; add --window tumbling:SIZE".into(),
-        )),
-    }
+        Window::Tumbling { size, .. } => {
+            Window::Tumbling { size, offset: window_offset(text, size)? }
+        }
+        Window::Hopping { size, slide, .. } => {
+            Window::Hopping { size, slide, offset: window_offset(text, slide)? }
+        }
+        Window::Cumulate { step, max, .. } => {
+            Window::Cumulate { step, max, offset: window_offset(text, max)? }
+        }
+        Window::ProcessingTime { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "windows of processing time cannot be shifted; leave --window-offset out".into(),
+            ));
+        }
+        Window::Session { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "session windows begin with their first row and cannot be shifted; leave \
+                 --window-offset out"
+                    .into(),
+            ));
+        }
+        Window::Calendar { .. } => {
+            return Err(ConfigError::Inconsistent(
+                "windows of calendar days, weeks and months begin at local midnight and cannot be shifted; \
+                 leave --window-offset out"
+                    .into(),
+            ));
+        }
+    })
 }
 
-/// A shift in either direction, as one of at least 0 and less than `size`.
+/// A shift in either direction, as one of at least 0 and less than `size`, after which windows repeat.
 fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
     let (negative, length) = match text.trim().strip_prefix('-') {
         Some(length) => (true, parse_duration(length)?),
@@ -208,19 +279,6 @@ fn window_offset(text: &str, size: Duration) -> Result<Duration, ConfigError> {
     let offset = if negative && rest > 0 { size.as_nanos() - rest } else { rest };
     let offset = u64::try_from(offset).expect("less than a window's size, which fits");
     Ok(Duration::from_nanos(offset))
-}
-
-/// Options that are understood but not built; says what to do instead.
-fn refuse_unbuilt(args: &JobArgs) -> Result<(), ConfigError> {
-    if let Some(text) = &args.allowed_lateness
-        && !parse_duration(text)?.is_zero()
-    {
-        return Err(ConfigError::Unsupported {
-            what: "--allowed-lateness".into(),
-            instead: "use --out-of-orderness".into(),
-        });
-    }
-    Ok(())
 }
 
 /// A comma list of column names; `"` quotes, `""` inside quotes is one quote.

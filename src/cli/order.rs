@@ -1,14 +1,16 @@
 //! Ordered output: results held back until their window is complete, then sorted by key.
 //!
-//! A window is complete once every shard has progressed past its end; complete windows leave in order
-//! of their end. Within a window rows are sorted by key: nulls first, numbers by value with NaN last,
-//! text by bytes. A key is in one shard, so no two rows of a window are equal, and the output does not
-//! depend on who sent what when. Cost: the open windows' results in memory, and a sort.
+//! A window is complete once every shard has progressed past its end, and past its lateness if results may be
+//! corrected; complete windows leave in order of their end. Within a window rows are sorted by key: nulls first,
+//! numbers by value with NaN last, text by bytes; then by revision. Sessions leave in steps of time,
+//! sorted by end, start and key. A key is in one shard, so no two rows are equal, and the output
+//! does not depend on who sent what when. Cost: the open windows' results in memory, and a sort.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use arrow::array::RecordBatch;
-use arrow::compute::interleave_record_batch;
+use arrow::array::{RecordBatch, UInt32Array};
+use arrow::compute::{interleave_record_batch, take_record_batch};
 use arrow::error::ArrowError;
 use arrow::row::{RowConverter, Rows, SortField};
 
@@ -16,6 +18,7 @@ use crate::config::Job;
 use crate::error::SinkError;
 use crate::io::BatchWriter;
 use crate::time::event_time::times;
+use crate::time::window::Windows;
 
 /// Rows of a batch written.
 const WRITE_ROWS: usize = 8192;
@@ -23,13 +26,12 @@ const WRITE_ROWS: usize = 8192;
 /// Results waiting for their turn.
 #[derive(Debug)]
 pub(super) struct Ordered {
-    has_windows: bool,
-    /// Columns that say window and key, and how many of them say the window.
-    grouping: usize,
-    bounds: usize,
+    windows: Option<Windows>,
+    /// Columns by which rows that leave together are sorted.
+    sorted_by: Vec<usize>,
     /// How far each shard has come.
     progress: Vec<i64>,
-    /// Results by the end of their window; without windows, by the end of time.
+    /// Results by the progress that lets them go; without windows, the end of time.
     waiting: BTreeMap<i64, Vec<RecordBatch>>,
     converter: RowConverter,
 }
@@ -37,14 +39,20 @@ pub(super) struct Ordered {
 impl Ordered {
     /// For the results of a job.
     pub(super) fn new(job: &Job) -> Result<Self, SinkError> {
-        let has_windows = job.windows.is_some();
-        let (grouping, bounds) = (job.grouping_columns(), if has_windows { 2 } else { 0 });
-        let keys = &job.output_schema().fields()[bounds..grouping];
-        let fields = keys.iter().map(|field| SortField::new(field.data_type().clone())).collect();
+        let windows = job.windows.clone();
+        let bounds = if windows.is_some() { 2 } else { 0 };
+        let mut sorted_by = (bounds..job.grouping_columns()).collect::<Vec<_>>();
+        if windows.as_ref().is_some_and(|windows| windows.session().is_some()) {
+            sorted_by.splice(..0, [1, 0]);
+        }
+        if job.revision.is_some() {
+            sorted_by.push(job.output_schema().fields().len() - 1);
+        }
+        let field = |column: &usize| job.output_schema().field(*column).data_type().clone();
+        let fields = sorted_by.iter().map(|column| SortField::new(field(column))).collect();
         Ok(Self {
-            has_windows,
-            grouping,
-            bounds,
+            windows,
+            sorted_by,
             progress: vec![i64::MIN; job.workers()],
             waiting: BTreeMap::new(),
             converter: RowConverter::new(fields).map_err(|e| failed(&e))?,
@@ -53,13 +61,25 @@ impl Ordered {
 
     /// Takes results in.
     pub(super) fn add(&mut self, batch: RecordBatch) -> Result<(), SinkError> {
-        let end = if self.has_windows && batch.num_rows() > 0 {
-            let ends = times(batch.column(1)).map_err(|e| SinkError::Failed(e.to_string()))?;
-            ends.values[0]
-        } else {
-            i64::MAX
+        let Some(windows) = self.windows.as_ref().filter(|_| batch.num_rows() > 0) else {
+            self.waiting.entry(i64::MAX).or_default().push(batch);
+            return Ok(());
         };
-        self.waiting.entry(end).or_default().push(batch);
+        let ends = times(batch.column(1)).map_err(|e| SinkError::Failed(e.to_string()))?;
+        if windows.session().is_none() {
+            let complete = ends.values[0].saturating_add(windows.lateness());
+            self.waiting.entry(complete).or_default().push(batch);
+            return Ok(());
+        }
+        let mut steps = BTreeMap::<i64, Vec<u32>>::new();
+        for (row, end) in (0..).zip(ends.values.iter()) {
+            steps.entry(windows.end_after(end - 1)).or_default().push(row);
+        }
+        for (complete, rows) in steps {
+            let rows =
+                take_record_batch(&batch, &UInt32Array::from(rows)).map_err(|e| failed(&e))?;
+            self.waiting.entry(complete).or_default().push(rows);
+        }
         Ok(())
     }
 
@@ -96,7 +116,7 @@ impl Ordered {
         batches: &[RecordBatch],
         out: &mut dyn BatchWriter,
     ) -> Result<(), SinkError> {
-        if self.grouping == self.bounds {
+        if self.sorted_by.is_empty() {
             // One global group: a window has one row.
             return batches.iter().try_for_each(|batch| out.write(batch));
         }
@@ -113,7 +133,8 @@ impl Ordered {
 
     fn order(&self, batches: &[RecordBatch]) -> Result<Vec<Place>, SinkError> {
         let keys = |batch: &RecordBatch| {
-            self.converter.convert_columns(&batch.columns()[self.bounds..self.grouping])
+            let columns = self.sorted_by.iter().map(|column| Arc::clone(batch.column(*column)));
+            self.converter.convert_columns(&columns.collect::<Vec<_>>())
         };
         let keys: Vec<Rows> =
             batches.iter().map(keys).collect::<Result<_, _>>().map_err(|e| failed(&e))?;

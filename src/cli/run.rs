@@ -13,11 +13,17 @@ use super::stats::StatsFile;
 use super::watch::{self, Watch};
 use super::{Failure, metrics, outputs, warning};
 use crate::config::Job;
+use crate::error::ConfigError;
 use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
 use crate::runtime::engine::Engine;
 
 pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let options = JobOptions::new(&args.job)?;
+    if args.ordered && args.job.emit_every.is_some() {
+        let text = "--ordered keeps results until their windows are complete, --emit-every gives them \
+                    before; use one of them";
+        return Err(ConfigError::Inconsistent(text.to_owned()).into());
+    }
     let format = outputs::format(args.output.as_deref(), args.output_format.as_deref())?;
     let files = [
         ("--output", args.output.as_ref()),

@@ -155,6 +155,9 @@ impl Sink for OutputSink {
             Rejection::TimeOutOfRange => {
                 (Reason::TimeOutOfRange, "the row's window lies outside the range of times")
             }
+            Rejection::BetweenWindows => {
+                (Reason::BetweenWindows, "the row lies between two windows, in none")
+            }
         };
         let rejected = csv_rows(&rows)?.into_iter().map(|row| Rejected {
             input: file.input.clone(),

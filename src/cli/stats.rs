@@ -43,6 +43,17 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
     for (reason, rows) in &report.rows_rejected {
         rejected.int(reason, *rows);
     }
+    let mut late = Json::object();
+    for (reason, rows) in &report.rows_late_by_reason {
+        late.int(reason.name(), *rows);
+    }
+    let mut inputs = Json::array();
+    for input in &report.inputs {
+        let mut json = Json::object();
+        json.float("drift_max_s", input.drift_max.as_secs_f64())
+            .float("held_back_s", input.held_back.as_secs_f64());
+        inputs.element(&json);
+    }
     let mut shards = Json::array();
     for (id, shard) in report.shards.iter().enumerate() {
         shards.element(&shard_json(id, shard));
@@ -52,9 +63,11 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
         .int("rows_in", report.rows_in)
         .int("rows_aggregated", report.rows_aggregated)
         .int("rows_late", report.rows_late)
+        .member("rows_late_by_reason", &late)
         .member("rows_rejected", &rejected)
         .int("windows_emitted", report.windows_emitted)
         .int("rows_out", report.rows_out)
+        .int("rows_early", report.rows_early)
         .float("elapsed_s", report.elapsed.as_secs_f64())
         .float("rows_per_s", report.rows_per_second())
         .text("isa", report.isa.name())
@@ -62,6 +75,7 @@ fn to_json(report: &RunReport, interrupted: bool) -> Json {
         .int("max_parallelism", report.max_parallelism)
         .raw("huge_pages", if report.huge_pages { "true" } else { "false" })
         .raw("interrupted", if interrupted { "true" } else { "false" })
+        .member("inputs", &inputs)
         .member("shards", &shards)
         .member("imbalance", &imbalance(report))
         .member("hot_keys", &hot_keys(report));
@@ -85,7 +99,8 @@ fn shard_json(id: usize, shard: &ShardReport) -> Json {
         .float("backpressured_s", shard.backpressured.as_secs_f64())
         .float("cpu_s", shard.cpu.as_secs_f64())
         .int("state_keys_max", shard.state_keys_max as u64)
-        .int("state_bytes_max", shard.state_bytes_max as u64);
+        .int("state_bytes_max", shard.state_bytes_max as u64)
+        .int("open_windows_max", shard.open_windows_max as u64);
     json
 }
 

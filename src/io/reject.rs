@@ -33,11 +33,13 @@ pub enum Reason {
     BadTime,
     /// An event time that the column's unit cannot hold.
     TimeOutOfRange,
+    /// An event time between two windows that leave a gap.
+    BetweenWindows,
 }
 
 impl Reason {
     /// All reasons, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::RaggedRow,
         Self::BadValue,
         Self::BadUtf8,
@@ -45,6 +47,7 @@ impl Reason {
         Self::NullTime,
         Self::BadTime,
         Self::TimeOutOfRange,
+        Self::BetweenWindows,
     ];
 
     /// Its name in statistics and reject files.
@@ -57,6 +60,7 @@ impl Reason {
             Self::NullTime => "null_time",
             Self::BadTime => "bad_time",
             Self::TimeOutOfRange => "time_out_of_range",
+            Self::BetweenWindows => "between_windows",
         }
     }
 }

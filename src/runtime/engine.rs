@@ -4,13 +4,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arrow::record_batch::RecordBatch;
 
 use super::affinity;
+use super::align::InputDrift;
+use super::assign::RowCounts;
 use super::ingest::Ingest;
 use super::metrics::Metrics;
-use super::report::{HotKeyReport, RunReport, ShardReport};
+use super::report::{HotKeyReport, InputReport, RunReport, ShardReport};
 use super::shard::Shard;
 use super::shared::{EngineShared, Request};
 use super::sink::{Sink, lock};
@@ -21,6 +24,8 @@ use super::worker::{self, Feed, WorkerStats};
 use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::key::group::groups_of_shard;
+use crate::time::event_time::Unit;
+use crate::time::watermark::Lateness;
 
 /// A running job.
 ///
@@ -60,15 +65,18 @@ impl Engine {
         sources: Option<Vec<Arc<dyn Source>>>,
     ) -> Result<Self, RunError> {
         let job = Arc::new(job);
-        let out_of_orderness = job.windows.and(job.time.as_ref()).map(|time| time.out_of_orderness);
-        let sources = sources.map(|sources| {
-            let even = job.skew != SkewMode::Off;
-            let idle_timeout = job.idle_timeout;
-            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, job.workers, even))
-        });
+        let out_of_orderness =
+            job.windows.as_ref().and(job.time.as_ref()).map(|time| time.out_of_orderness);
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
+        let sources = sources.map(|sources| {
+            let how = (job.workers, job.skew != SkewMode::Off);
+            // By the clock, nobody waits for an input.
+            let idle_timeout = job.idle_timeout.filter(|_| job.clock.is_none());
+            let aligner = Arc::clone(&shared.aligner);
+            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, how, aligner))
+        });
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new() };
         // All feeds are known to all shards before the first thread runs.
@@ -176,7 +184,7 @@ impl Engine {
         let mut batches = Vec::new();
         for _ in &self.shared.doors {
             loop {
-                match replies.recv_timeout(std::time::Duration::from_millis(20)) {
+                match replies.recv_timeout(Duration::from_millis(20)) {
                     Ok(part) => {
                         batches.extend(part?);
                         break;
@@ -201,7 +209,7 @@ impl Engine {
             of_workers.all(|ingest| ingest.partials_given.load(Ordering::SeqCst) >= wanted)
         };
         while !given() && !self.shared.is_stopped() && !self.is_finished() {
-            std::thread::sleep(std::time::Duration::from_micros(100));
+            std::thread::sleep(Duration::from_micros(100));
         }
     }
 
@@ -227,13 +235,26 @@ impl Engine {
         self.report(&stats)
     }
 
+    /// How far inputs were apart, and held back, in a job with windows of event time.
+    fn inputs(&self) -> Vec<InputReport> {
+        let job = &self.shared.job;
+        let Some(time) = job.time.as_ref().filter(|_| job.windows.is_some()) else {
+            return Vec::new();
+        };
+        let report = |drift: InputDrift| InputReport {
+            drift_max: duration(drift.drift_max, time.unit),
+            held_back: drift.held,
+        };
+        self.shared.aligner.drifts().into_iter().map(report).collect()
+    }
+
     fn report(&self, stats: &[WorkerStats]) -> Result<RunReport, RunError> {
         let job = &self.shared.job;
         let counts = *lock(&self.shared.finished_counts);
         let mut rejected =
             self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
         let rows_in = counts.rows_in + rejected.iter().map(|(_, rows)| rows).sum::<u64>();
-        add_rejected(&mut rejected, counts.null_time, counts.time_out_of_range);
+        add_rejected(&mut rejected, &counts);
         let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
         let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
@@ -245,9 +266,16 @@ impl Engine {
                 .sum::<u64>()
                 + rows_hot_at_producers,
             rows_late: counts.late,
+            rows_late_by_reason: Lateness::ALL
+                .iter()
+                .map(|reason| (*reason, counts.late_by[*reason as usize]))
+                .filter(|(_, rows)| *rows > 0)
+                .collect(),
             rows_rejected: rejected,
             windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
             rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
+            rows_early: stats.iter().map(|stats| stats.shard.rows_early).sum(),
+            inputs: self.inputs(),
             elapsed: self.shared.started.elapsed(),
             max_parallelism: job.max_parallelism,
             isa: job.isa,
@@ -312,20 +340,15 @@ impl MetricsReader {
 
     /// Adds what inputs tell, and rows that were left out.
     fn inputs(&self, metrics: &mut Metrics) {
-        let closed = *lock(&self.shared.finished_counts);
-        let (mut late, mut null_time, mut out_of_range) =
-            (closed.late, closed.null_time, closed.time_out_of_range);
+        let mut counts = *lock(&self.shared.finished_counts);
         let open = lock(&self.shared.ingests).clone();
         for ingest in &open {
-            let (rows_late, rows_null, rows_out) = ingest.meter.left_out();
-            late += rows_late;
-            null_time += rows_null;
-            out_of_range += rows_out;
+            counts.add(&ingest.meter.left_out());
         }
-        metrics.rows_late = late;
+        metrics.rows_late = counts.late;
         let mut rejected =
             self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
-        add_rejected(&mut rejected, null_time, out_of_range);
+        add_rejected(&mut rejected, &counts);
         metrics.rows_rejected = rejected;
         metrics.inputs = if let Some(sources) = &self.sources {
             sources.metrics()
@@ -336,14 +359,20 @@ impl MetricsReader {
 }
 
 /// Adds rows that the engine itself rejected to those that sources did.
-fn add_rejected(rejected: &mut Vec<(String, u64)>, null_time: u64, out_of_range: u64) {
-    for (reason, rows) in [("null_time", null_time), ("time_out_of_range", out_of_range)] {
-        match rejected.iter_mut().find(|(known, _)| known == reason) {
+fn add_rejected(rejected: &mut Vec<(String, u64)>, counts: &RowCounts) {
+    for (reason, rows) in counts.rejected() {
+        match rejected.iter_mut().find(|(known, _)| known == reason.name()) {
             Some((_, sum)) => *sum += rows,
-            None if rows > 0 => rejected.push((reason.to_owned(), rows)),
+            None if rows > 0 => rejected.push((reason.name().to_owned(), rows)),
             None => {}
         }
     }
+}
+
+/// A length of event time.
+fn duration(units: i64, unit: Unit) -> Duration {
+    let nanos = u128::from(units.max(0).cast_unsigned()).saturating_mul(unit.nanos());
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 /// First and last key group of a shard.
@@ -365,6 +394,7 @@ fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
         cpu: stats.cpu,
         state_keys_max: stats.shard.state_keys_max,
         state_bytes_max: stats.shard.state_bytes_max,
+        open_windows_max: stats.shard.open_windows_max,
     }
 }
 

@@ -65,8 +65,17 @@ impl Case {
             vec!["number", "long"],
             vec![],
         ]);
-        let size = Duration::from_millis(random.pick(&[50, 1000]));
-        let window = random.pick(&[Window::None, Window::tumbling(size)]);
+        let millis = random.pick(&[50, 1000]);
+        let size = Duration::from_millis(millis);
+        let slide = Duration::from_millis(millis * random.pick(&[20, 70, 130]) / 100);
+        let gap = Duration::from_millis(random.pick(&[1, 2, 7, 30]));
+        let window = random.pick(&[
+            Window::None,
+            Window::tumbling(size),
+            Window::hopping(size, slide),
+            Window::cumulate(size, size * 3),
+            Window::Session { gap },
+        ]);
         let batches = (0..random.below(12) + 1).map(|i| batch(random, i)).collect();
         Self {
             keys,

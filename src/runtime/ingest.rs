@@ -14,7 +14,7 @@ use arrow::record_batch::RecordBatch;
 use super::hot::HotKeys;
 use super::message::{Message, Prepared};
 use super::ring::{Producer, ring};
-use super::router::{Router, RowCounts};
+use super::router::Router;
 use super::shared::{Arrival, EngineShared, IngestShared};
 use super::sink::lock;
 use super::wake::{Sleeper, Wake};
@@ -26,6 +26,9 @@ const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
 
 /// How long a waiting producer sleeps before it looks whether the engine still lives.
 const WAIT: Duration = Duration::from_millis(50);
+
+/// The shortest time between two looks whether an input that is ahead may go on.
+const SHORT_WAIT: Duration = Duration::from_micros(100);
 
 /// A handle through which one thread feeds rows into an [`Engine`](super::engine::Engine).
 ///
@@ -45,6 +48,8 @@ pub struct Ingest {
     backlog: Option<(RecordBatch, usize)>,
     /// The watermark that each shard was last told.
     told: Vec<i64>,
+    /// For each shard, the least watermark that would let it give something.
+    awaited: Vec<i64>,
     /// For a worker that reads several inputs: what it promises, which then replaces the router's.
     promise: Option<i64>,
     mini_batch: MiniBatch,
@@ -95,7 +100,9 @@ impl Ingest {
         of_worker: bool,
     ) -> Self {
         let id = engine.producers.fetch_add(1, Ordering::Relaxed);
-        let shared = Arc::new(IngestShared::new(id, of_worker, wake));
+        let has_time = engine.job.time.is_some() && engine.job.windows.is_some();
+        let input = (!of_worker && has_time).then(|| engine.aligner.join());
+        let shared = Arc::new(IngestShared::new(id, of_worker, input, wake));
         shared.touch(engine);
         let mut rings = Vec::new();
         for door in &engine.doors {
@@ -114,7 +121,7 @@ impl Ingest {
             HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
-        router.watermark.raise(engine.closed_to.load(Ordering::SeqCst));
+        router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
         let shards = rings.len();
         Self {
             engine: Arc::clone(engine),
@@ -125,6 +132,7 @@ impl Ingest {
             outbox: (0..shards).map(|_| None).collect(),
             backlog: None,
             told: vec![i64::MIN; shards],
+            awaited: vec![i64::MIN; shards],
             promise: None,
             mini_batch: MiniBatch::new(),
             partials_queued: 0,
@@ -139,6 +147,7 @@ impl Ingest {
     pub fn push(&mut self, batch: RecordBatch) -> Result<(), RunError> {
         self.check(&batch)?;
         self.wait_flush()?;
+        self.wait_for_others()?;
         self.offer(batch);
         self.wait_flush()
     }
@@ -147,10 +156,16 @@ impl Ingest {
     /// the handle; later calls, [`Ingest::flush`] and closing hand it on.
     ///
     /// # Errors
-    /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet.
+    /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet, or the input is too
+    /// far ahead of the others ([`JobBuilder::alignment`](crate::JobBuilder::alignment)).
     pub fn try_push(&mut self, batch: RecordBatch) -> Result<(), TryPushError> {
         self.check(&batch).map_err(TryPushError::Run)?;
         if !self.try_flush().map_err(TryPushError::Run)? {
+            return Err(TryPushError::Full(batch));
+        }
+        if !self.engine.aligner.may_go_on(self.shared.input) {
+            // Held back, not silent.
+            self.shared.touch(&self.engine);
             return Err(TryPushError::Full(batch));
         }
         self.offer(batch);
@@ -174,6 +189,7 @@ impl Ingest {
             return Ok(false);
         }
         self.router.watermark.raise(time);
+        self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
         self.try_flush()
     }
 
@@ -197,6 +213,7 @@ impl Ingest {
             return Ok(false);
         }
         self.shared.set_idle();
+        self.engine.aligner.leave(self.shared.input);
         for door in &self.engine.doors {
             door.wake.notify();
         }
@@ -251,12 +268,10 @@ impl Ingest {
             *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
         }
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
+        self.engine.aligner.leave(self.shared.input);
         lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         let mut total = lock(&self.engine.finished_counts);
-        total.rows_in += self.router.counts.rows_in;
-        total.late += self.router.counts.late;
-        total.null_time += self.router.counts.null_time;
-        total.time_out_of_range += self.router.counts.time_out_of_range;
+        total.add(&self.router.counts);
         drop(total);
         if !self.engine.reads {
             self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
@@ -355,7 +370,7 @@ impl Ingest {
     fn activate(&mut self) {
         if self.shared.begin() {
             let closed_to = self.engine.closed_to.load(Ordering::SeqCst);
-            self.router.watermark.raise(closed_to);
+            self.router.watermark.miss(closed_to);
         }
     }
 
@@ -403,6 +418,7 @@ impl Ingest {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
             let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
             self.publish();
+            self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
             if self.router.give_up_two_phase() {
                 self.engine.two_phase_given_up.fetch_min(seen, Ordering::Relaxed);
             }
@@ -414,9 +430,8 @@ impl Ingest {
 
     /// Tells how it goes, for whoever reads metrics.
     fn publish(&self) {
-        let RowCounts { rows_in, late, null_time, time_out_of_range } = self.router.counts;
         let meter = &self.shared.meter;
-        meter.store_rows(rows_in, late, null_time, time_out_of_range);
+        meter.store_rows(&self.router.counts);
         meter.store_watermark(self.current_watermark());
     }
 
@@ -429,8 +444,18 @@ impl Ingest {
                 let rows = Some(Arc::clone(prepared));
                 let message = Message { rows, partials, closings, watermark, end: false };
                 self.outbox[shard] = Some(message);
-                self.told[shard] = watermark;
+                self.tell(shard, watermark);
             }
+        }
+    }
+
+    /// Takes note of the watermark that a shard will be told.
+    fn tell(&mut self, shard: usize, watermark: i64) {
+        self.told[shard] = watermark;
+        if let Some(windows) = &self.engine.job.windows
+            && watermark >= self.awaited[shard]
+        {
+            self.awaited[shard] = windows.point_after(watermark);
         }
     }
 
@@ -490,19 +515,17 @@ impl Ingest {
     /// Queues the watermark for shards that would close a window if they knew it, with the partials of
     /// such windows; false if there are none.
     fn queue_watermark(&mut self) -> bool {
-        let Some(windows) = self.engine.job.windows else { return false };
-        if self.ended {
+        if self.ended || self.engine.job.windows.is_none() {
             return false;
         }
         let watermark = self.current_watermark();
         let mut queued = false;
-        for (shard, told) in self.told.iter_mut().enumerate() {
-            // Window ends are window starts: something can close only if the start has changed.
-            if watermark > *told && windows.start(watermark) != windows.start(*told) {
+        for shard in 0..self.told.len() {
+            if watermark > self.told[shard] && watermark >= self.awaited[shard] {
                 let (partials, closings) = self.router.partials.take_closed(shard, watermark);
                 let message = Message { rows: None, partials, closings, watermark, end: false };
                 self.outbox[shard] = Some(message);
-                *told = watermark;
+                self.tell(shard, watermark);
                 queued = true;
             }
         }
@@ -531,6 +554,25 @@ impl Ingest {
             self.wait_for_room();
         }
         Ok(())
+    }
+
+    /// Waits until this input is not too far ahead of the others of its group.
+    fn wait_for_others(&mut self) -> Result<(), RunError> {
+        if self.engine.aligner.may_go_on(self.shared.input) {
+            return Ok(());
+        }
+        // Busy, so that its idle clock stands still.
+        self.activate();
+        let interval = self.engine.aligner.update_interval().clamp(SHORT_WAIT, WAIT);
+        loop {
+            if self.engine.is_stopped() {
+                return Err(RunError::Stopped);
+            }
+            if self.engine.aligner.may_go_on(self.shared.input) {
+                return Ok(());
+            }
+            self.sleeper.sleep(interval, || self.engine.is_stopped());
+        }
     }
 
     /// Sleeps until a ring that is waited for has room, the engine has stopped, or a little while has passed.

@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
 use crate::state::pane::Pane;
+use crate::time::window::Span;
 
 /// One step of one producer, for one shard.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ pub(crate) struct Message {
     pub(crate) rows: Option<Arc<Prepared>>,
     /// Partial aggregates of keys that this shard owns.
     pub(crate) partials: Vec<Partial>,
-    /// Windows for which no more partials will follow, ascending.
+    /// Spans for which no more partials will follow, ascending.
     pub(crate) closings: Vec<Closing>,
     /// The producer's watermark after the rows and partials.
     pub(crate) watermark: i64,
@@ -26,22 +27,22 @@ pub(crate) struct Message {
     pub(crate) end: bool,
 }
 
-/// Partial aggregates of one window, on their way to the shard that owns their keys.
+/// Partial aggregates of one span of windows, on their way to the shard that owns their keys.
 #[derive(Debug)]
 pub(crate) struct Partial {
-    /// Start of the window.
-    pub(crate) window: i64,
+    /// Their windows.
+    pub(crate) window: Span,
     /// How many came before it, of this producer, owner and window: for the owner's ledger.
     pub(crate) number: u32,
     /// Keys of one owner.
     pub(crate) pane: Pane,
 }
 
-/// The promise that no more partials of a window will follow.
+/// The promise that no more partials of a span will follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Closing {
-    /// Start of the window.
-    pub(crate) window: i64,
+    /// The windows of the partials.
+    pub(crate) window: Span,
     /// How many were sent.
     pub(crate) sent: u32,
 }
@@ -62,17 +63,17 @@ pub(crate) struct Prepared {
 /// The rows of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct Part {
-    /// Row numbers, grouped by window, ascending within each.
+    /// Row numbers, grouped by span, ascending within each.
     pub(crate) selection: Vec<u32>,
-    /// One run of `selection` for each window.
+    /// One run of `selection` for each span.
     pub(crate) segments: Vec<Segment>,
 }
 
-/// Rows of one window.
+/// Rows of one span of windows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Segment {
-    /// Start of the window; 0 in a job without windows.
-    pub(crate) window: i64,
+    /// Their windows; [`Span::ALL`] in a job without windows.
+    pub(crate) window: Span,
     /// End of the run; it starts where the one before ends.
     pub(crate) end: usize,
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use crossbeam::utils::CachePadded;
 
+use super::assign::RowCounts;
 use super::latency::{Latencies, LatencyMeter};
 
 /// What one worker stores.
@@ -149,6 +150,7 @@ struct InputCells {
     late: AtomicU64,
     null_time: AtomicU64,
     time_out_of_range: AtomicU64,
+    between_windows: AtomicU64,
     watermark: AtomicI64,
     held_back_ns: AtomicU64,
 }
@@ -161,6 +163,7 @@ impl Default for InputMeter {
             late: zero(),
             null_time: zero(),
             time_out_of_range: zero(),
+            between_windows: zero(),
             watermark: AtomicI64::new(i64::MIN),
             held_back_ns: zero(),
         };
@@ -169,12 +172,13 @@ impl Default for InputMeter {
 }
 
 impl InputMeter {
-    /// Stores rows taken in, rows late, and rows without a usable time.
-    pub(crate) fn store_rows(&self, rows_in: u64, late: u64, null_time: u64, out_of_range: u64) {
-        self.cells.rows_in.store(rows_in, Relaxed);
-        self.cells.late.store(late, Relaxed);
-        self.cells.null_time.store(null_time, Relaxed);
-        self.cells.time_out_of_range.store(out_of_range, Relaxed);
+    /// Stores what became of its rows.
+    pub(crate) fn store_rows(&self, counts: &RowCounts) {
+        self.cells.rows_in.store(counts.rows_in, Relaxed);
+        self.cells.late.store(counts.late, Relaxed);
+        self.cells.null_time.store(counts.null_time, Relaxed);
+        self.cells.time_out_of_range.store(counts.time_out_of_range, Relaxed);
+        self.cells.between_windows.store(counts.between_windows, Relaxed);
     }
 
     /// Stores how far it has come in event time.
@@ -187,11 +191,16 @@ impl InputMeter {
         self.cells.held_back_ns.fetch_add(nanos(time), Relaxed);
     }
 
-    /// Late rows, those with a null time, and those with a time out of range.
-    pub(crate) fn left_out(&self) -> (u64, u64, u64) {
+    /// Rows that were late or could not be used.
+    pub(crate) fn left_out(&self) -> RowCounts {
         let cells = &self.cells;
-        let rows = |cell: &AtomicU64| cell.load(Relaxed);
-        (rows(&cells.late), rows(&cells.null_time), rows(&cells.time_out_of_range))
+        RowCounts {
+            late: cells.late.load(Relaxed),
+            null_time: cells.null_time.load(Relaxed),
+            time_out_of_range: cells.time_out_of_range.load(Relaxed),
+            between_windows: cells.between_windows.load(Relaxed),
+            ..RowCounts::default()
+        }
     }
 
     /// The numbers as they stand.

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
+use crate::time::window::Span;
 
 /// Partials of one window and owner.
 #[derive(Debug, Default)]
@@ -25,7 +26,7 @@ struct Held {
 
 impl Held {
     /// Moves panes out, numbered.
-    fn send(&mut self, window: i64, keys_max: usize, out: &mut Vec<Partial>) {
+    fn send(&mut self, window: Span, keys_max: usize, out: &mut Vec<Partial>) {
         for pane in self.panes.extract_if(.., |pane| pane.len() > keys_max) {
             out.push(Partial { window, number: self.sent, pane });
             self.sent += 1;
@@ -37,8 +38,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Partials {
     job: Arc<Job>,
-    /// By start of the window, then by owner; windows stay until they are closed for all owners.
-    windows: BTreeMap<i64, Vec<Held>>,
+    /// By span, then by owner; a span stays until it is closed for all owners.
+    windows: BTreeMap<Span, Vec<Held>>,
     scratch: Scratch,
     /// Rows aggregated here.
     pub(crate) rows: u64,
@@ -51,7 +52,7 @@ impl Partials {
         Self { job, windows: BTreeMap::new(), scratch: Scratch::default(), rows: 0, handed_on: 0 }
     }
 
-    fn pane(&mut self, window: i64, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
+    fn pane(&mut self, window: Span, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
         let owners = self.windows.entry(window);
         let owners = owners.or_insert_with(|| vec_of(job.workers, Held::default));
@@ -66,7 +67,7 @@ impl Partials {
     /// Aggregates `rows`, which all have one key, into that key's partial of this salt.
     pub(crate) fn add_one_key(
         &mut self,
-        window: i64,
+        window: Span,
         (owner, salt): (usize, usize),
         prepared: &Prepared,
         rows: OneKeyRows<'_>,
@@ -88,17 +89,16 @@ impl Partials {
         self.rows += part.selection.len() as u64;
     }
 
-    /// Takes out the partials of `owner` for windows that end at or before `watermark`, and closes these
-    /// windows.
+    /// Takes out the partials of `owner` that are needed once the watermark is `watermark`, and closes their
+    /// spans: rows that follow are filed under later ones.
     pub(crate) fn take_closed(
         &mut self,
         owner: usize,
         watermark: i64,
     ) -> (Vec<Partial>, Vec<Closing>) {
         let (mut partials, mut closings) = (Vec::new(), Vec::new());
-        let windows = self.job.windows;
         for (&window, owners) in &mut self.windows {
-            if windows.map_or(i64::MAX, |windows| windows.end(window)) > watermark {
+            if window.point > watermark {
                 break;
             }
             let held = &mut owners[owner];

@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use crate::kernel::Isa;
 pub use crate::skew::hot_set::Cause;
 use crate::skew::imbalance::Imbalance;
+pub use crate::time::watermark::Lateness;
 
 /// Report of a finished run.
 #[derive(Debug, Clone)]
@@ -19,14 +20,20 @@ pub struct RunReport {
     pub rows_in: u64,
     /// Rows that are in the results.
     pub rows_aggregated: u64,
-    /// Rows whose windows were all closed.
+    /// Rows whose windows were all closed, and their lateness over.
     pub rows_late: u64,
+    /// Late rows by reason, reasons that did not occur left out.
+    pub rows_late_by_reason: Vec<(Lateness, u64)>,
     /// Rows that could not be used, by reason.
     pub rows_rejected: Vec<(String, u64)>,
     /// Panes closed, summed over shards.
     pub windows_emitted: u64,
-    /// Result rows.
+    /// Result rows, early ones left out.
     pub rows_out: u64,
+    /// Rows of early results.
+    pub rows_early: u64,
+    /// What became of the inputs (sources, or handles in the order in which they were opened) in event time.
+    pub inputs: Vec<InputReport>,
     /// From the start of the engine to its end.
     pub elapsed: Duration,
     /// Number of key groups.
@@ -131,6 +138,17 @@ fn text(column: &ArrayRef, row: usize) -> String {
         .unwrap_or_else(|_| "(not printable)".to_owned())
 }
 
+/// One input's part of a [`RunReport`].
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct InputReport {
+    /// How far its watermark was ahead of the last input's of its group, at most. Inputs that were idle, had
+    /// ended or not begun do not count.
+    pub drift_max: Duration,
+    /// How long it was held back by alignment.
+    pub held_back: Duration,
+}
+
 /// One shard's part of a [`RunReport`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -155,6 +173,8 @@ pub struct ShardReport {
     pub state_keys_max: usize,
     /// Largest size of the state, in bytes.
     pub state_bytes_max: usize,
+    /// Most windows (or slices of windows that overlap) that were open at once.
+    pub open_windows_max: usize,
 }
 
 impl RunReport {

@@ -7,28 +7,21 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use arrow::array::UInt32Array;
-use arrow::compute::take_record_batch;
 use arrow::record_batch::RecordBatch;
-use hashbrown::HashMap;
 
+use super::assign::{Assignment, EXCLUDED, RowCounts, WindowScratch, row_number};
 use super::hot::{ColdRows, HotKeys};
 use super::message::{Part, Prepared, Segment};
 use super::partials::Partials;
-use super::sink::{Rejection, Sink};
+use super::sink::Sink;
 use super::split::Owners;
 use crate::config::{Job, SkewMode};
-use crate::error::{ConfigError, RunError};
-use crate::kernel::reduce::MinMax;
-use crate::time::event_time::{Times, times};
+use crate::error::RunError;
 use crate::time::watermark::Watermark;
-use crate::time::window::Tumbling;
+use crate::time::window::Span;
 
 /// Rows after which two-phase mode is judged.
 const TWO_PHASE_TRIAL_ROWS: u64 = 262_144;
-
-/// Marks a row that goes to no window.
-const EXCLUDED: u32 = u32::MAX;
 
 /// Prepares the batches of one producer.
 #[derive(Debug)]
@@ -51,44 +44,6 @@ pub(crate) struct Router {
     two_phase: bool,
     /// Rows of each owner, hot ones included.
     pub(crate) owner_rows: Vec<u64>,
-}
-
-/// What became of the rows of one producer.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct RowCounts {
-    pub(crate) rows_in: u64,
-    pub(crate) late: u64,
-    pub(crate) null_time: u64,
-    pub(crate) time_out_of_range: u64,
-}
-
-/// Where the rows of one batch belong.
-enum Assignment {
-    /// All to this window.
-    One(i64),
-    /// None is left.
-    Nothing,
-    /// By row, see [`WindowScratch`].
-    Mixed,
-}
-
-/// Windows of a batch whose rows do not all belong to one.
-#[derive(Debug, Default)]
-struct WindowScratch {
-    /// Starts of the batch's windows, in order of appearance.
-    starts: Vec<i64>,
-    /// For each row, an index into `starts`, or [`EXCLUDED`].
-    ordinals: Vec<u32>,
-    /// The same for hot rows, while both are at hand.
-    hot_ordinals: Vec<u32>,
-    by_start: HashMap<i64, u32>,
-    late: Vec<u32>,
-    null_time: Vec<u32>,
-    out_of_range: Vec<u32>,
-    /// Rows per (window in order of time, shard), then where the next such row goes.
-    counts: Vec<usize>,
-    /// For each index into `starts`, its rank by time.
-    ranks: Vec<u32>,
 }
 
 impl Router {
@@ -139,12 +94,14 @@ impl Router {
         if let Some(hot) = &mut self.hot {
             hot.begin_batch();
         }
-        match self.assign_windows(batch)? {
+        match self.windows.assign(&self.job, batch, self.expected, &mut self.watermark)? {
             Assignment::One(window) => self.split_one_window(prepared, window),
-            Assignment::Nothing => self.side_outputs(batch, sink)?,
+            Assignment::Nothing => {
+                self.windows.side_outputs(&mut self.counts, batch, sink)?;
+            }
             Assignment::Mixed => {
                 self.split_mixed(prepared);
-                self.side_outputs(batch, sink)?;
+                self.windows.side_outputs(&mut self.counts, batch, sink)?;
             }
         }
         if let Some(hot) = &mut self.hot {
@@ -161,7 +118,7 @@ impl Router {
     }
 
     /// Takes out hot rows, and selects the others for their owners.
-    fn split_one_window(&mut self, prepared: &mut Prepared, window: i64) {
+    fn split_one_window(&mut self, prepared: &mut Prepared, window: Span) {
         match self.hot.as_mut().filter(|hot| !hot.is_empty()) {
             None => {
                 prepared.keys.hash_all(self.job.isa);
@@ -268,52 +225,20 @@ impl Router {
         }
     }
 
-    fn assign_windows(&mut self, batch: &RecordBatch) -> Result<Assignment, RunError> {
-        let Some(time) = &self.job.time else { return Ok(Assignment::One(0)) };
-        let column = batch.column(time.column);
-        let times =
-            times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
-        let Some(windows) = self.job.windows else { return Ok(Assignment::One(0)) };
-        self.windows.start();
-        let one_window = |(min, max)| {
-            let window = windows.start(min)?;
-            (windows.start(max) == Some(window)).then_some((window, max))
-        };
-        // What is known beforehand may be too wide. Where it is not, its largest time may be observed with
-        // the first rows: it closes no window that the others lie in, as all lie in the same.
-        let found = self.expected.filter(|_| times.nulls.is_none()).and_then(one_window);
-        let found = found.or_else(|| {
-            let range = || self.job.isa.run(MinMax(&times.values));
-            times.nulls.is_none().then(range).flatten().and_then(one_window)
-        });
-        if let Some((window, max)) = found {
-            let late = windows.end(window) <= self.watermark.get();
-            self.watermark.observe(max);
-            if !late {
-                return Ok(Assignment::One(window));
-            }
-            let rows = u32::try_from(batch.num_rows()).expect("a batch has less than 2^32 rows");
-            self.windows.late.extend(0..rows);
-            return Ok(Assignment::Nothing);
-        }
-        self.windows.assign(&times, windows, &mut self.watermark);
-        Ok(if self.windows.starts.is_empty() { Assignment::Nothing } else { Assignment::Mixed })
-    }
-
     /// Counting sort of the rows by owner and window.
     fn split_by_window(&mut self, prepared: &mut Prepared) {
-        let WindowScratch { starts, ordinals, counts, ranks, .. } = &mut self.windows;
-        let mut order = (0..starts.len()).collect::<Vec<_>>();
-        order.sort_unstable_by_key(|ordinal| starts[*ordinal]);
+        let WindowScratch { spans, ordinals, counts, ranks, .. } = &mut self.windows;
+        let mut order = (0..spans.len()).collect::<Vec<_>>();
+        order.sort_unstable_by_key(|ordinal| spans[*ordinal]);
         ranks.clear();
-        ranks.resize(starts.len(), 0);
+        ranks.resize(spans.len(), 0);
         for (rank, ordinal) in order.iter().enumerate() {
             ranks[*ordinal] = u32::try_from(rank).expect("no more windows than rows");
         }
         let shards = self.job.workers;
         let owners = &self.owners;
         counts.clear();
-        counts.resize(starts.len() * shards, 0);
+        counts.resize(spans.len() * shards, 0);
         for (hash, ordinal) in prepared.keys.hashes.iter().zip(&*ordinals) {
             if *ordinal != EXCLUDED {
                 counts[ranks[*ordinal as usize] as usize * shards + owners.of(*hash)] += 1;
@@ -327,7 +252,7 @@ impl Router {
                     let start = next;
                     next += *count;
                     *count = start;
-                    part.segments.push(Segment { window: starts[*ordinal], end: next });
+                    part.segments.push(Segment { window: spans[*ordinal], end: next });
                 }
             }
             part.selection.resize(next, 0);
@@ -341,82 +266,4 @@ impl Router {
             }
         }
     }
-
-    fn side_outputs(&mut self, batch: &RecordBatch, sink: &dyn Sink) -> Result<(), RunError> {
-        let WindowScratch { late, null_time, out_of_range, .. } = &mut self.windows;
-        self.counts.late += late.len() as u64;
-        self.counts.null_time += null_time.len() as u64;
-        self.counts.time_out_of_range += out_of_range.len() as u64;
-        if !sink.wants_side_outputs() {
-            return Ok(());
-        }
-        let rows = |selection: &[u32]| {
-            let selection = UInt32Array::from(selection.to_vec());
-            take_record_batch(batch, &selection).map_err(|error| RunError::Batch(error.to_string()))
-        };
-        if !late.is_empty() {
-            sink.late(rows(late)?)?;
-        }
-        if !null_time.is_empty() {
-            sink.rejected(Rejection::NullTime, rows(null_time)?)?;
-        }
-        if !out_of_range.is_empty() {
-            sink.rejected(Rejection::TimeOutOfRange, rows(out_of_range)?)?;
-        }
-        Ok(())
-    }
-}
-
-impl WindowScratch {
-    fn start(&mut self) {
-        self.starts.clear();
-        self.by_start.clear();
-        self.ordinals.clear();
-        self.late.clear();
-        self.null_time.clear();
-        self.out_of_range.clear();
-    }
-
-    /// Finds each row's window and decides whether it is late, in the input's order.
-    fn assign(&mut self, times: &Times, windows: Tumbling, watermark: &mut Watermark) {
-        // The window of the row before: most rows stay in it, which saves the division and the map.
-        let (mut start, mut end, mut ordinal) = (0, 0, EXCLUDED);
-        self.ordinals.reserve(times.values.len());
-        for (row, &time) in times.values.iter().enumerate() {
-            if times.nulls.as_ref().is_some_and(|nulls| nulls.is_null(row)) {
-                self.null_time.push(row_number(row));
-                self.ordinals.push(EXCLUDED);
-                continue;
-            }
-            if !(start..end).contains(&time) {
-                let Some(found) = windows.start(time) else {
-                    self.out_of_range.push(row_number(row));
-                    self.ordinals.push(EXCLUDED);
-                    continue;
-                };
-                (start, end) = (found, windows.end(found));
-                ordinal = EXCLUDED;
-            }
-            watermark.observe(time);
-            if end <= watermark.get() {
-                self.late.push(row_number(row));
-                self.ordinals.push(EXCLUDED);
-                continue;
-            }
-            if ordinal == EXCLUDED {
-                ordinal = *self.by_start.entry(start).or_insert_with(|| {
-                    self.starts.push(start);
-                    row_number(self.starts.len() - 1)
-                });
-            }
-            self.ordinals.push(ordinal);
-        }
-    }
-}
-
-#[inline(always)]
-fn row_number(row: usize) -> u32 {
-    #[expect(clippy::cast_possible_truncation, reason = "a batch has less than 2^32 rows")]
-    let row = row as u32;
-    row
 }

@@ -4,32 +4,27 @@
 //! it, so the same code serves a pinned worker, a simulator and an embedder's loop. Only the shard writes
 //! its state; it takes control decisions between messages.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use arrow::array::{ArrayRef, Int64Array};
-use arrow::compute::cast;
-use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 
+use super::emit::Bounds;
 use super::message::Message;
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
-use crate::error::{RunError, SinkError};
+use super::windows::OpenWindows;
+use crate::error::RunError;
 use crate::skew::ledger::{Ledger, LedgerError};
-use crate::state::pane::{Pane, Scratch};
+use crate::time::window::Span;
 
-/// Rows of a result batch.
-const EMIT_ROWS: u32 = 8192;
-
-/// Panes kept with their memory for later windows.
-const SPARE_PANES_MAX: usize = 2;
-
-/// Messages between two looks at the size of the state.
+/// Messages between two looks at the size of the state, at least.
 const STATE_CHECK_MESSAGES: u64 = 64;
+
+/// Panes that are looked at whenever windows close; more only every so many messages.
+const STATE_CHECK_PANES: usize = 256;
 
 /// One shard.
 #[derive(Debug)]
@@ -39,17 +34,17 @@ pub(crate) struct Shard {
     inbound: Vec<Inbound>,
     /// Version of the set of producers that `inbound` reflects.
     version: u64,
-    /// Open panes by start of their window.
-    panes: BTreeMap<i64, Pane>,
-    spare: Vec<Pane>,
-    scratch: Scratch,
+    windows: OpenWindows,
     /// Proves that each partial is merged exactly once.
-    ledger: Ledger,
+    ledger: Ledger<Span>,
     /// All windows that end at or before this are closed.
     watermark: i64,
     /// When the newest rows that it has seen were taken in.
     newest_rows: Option<Instant>,
     done: bool,
+    /// Something came since the last early results, and when these were given.
+    changed: bool,
+    early_at: Instant,
     pub(crate) stats: ShardStats,
 }
 
@@ -58,11 +53,15 @@ pub(crate) struct Shard {
 pub(crate) struct ShardStats {
     pub(crate) rows_in: u64,
     pub(crate) rows_out: u64,
+    pub(crate) rows_early: u64,
+    pub(crate) open_windows_max: usize,
     pub(crate) windows_emitted: u64,
     pub(crate) state_keys_max: usize,
     pub(crate) state_bytes_max: usize,
     pub(crate) no_huge_pages: bool,
     messages: u64,
+    /// When the size of the state is to be looked at next.
+    check_at: u64,
 }
 
 /// A producer, as this shard sees it.
@@ -89,16 +88,16 @@ impl Shard {
     pub(crate) fn new(id: usize, engine: Arc<EngineShared>) -> Self {
         Self {
             id,
+            windows: OpenWindows::new(Arc::clone(&engine.job)),
             engine,
             inbound: Vec::new(),
             version: 0,
-            panes: BTreeMap::new(),
-            spare: Vec::new(),
-            scratch: Scratch::default(),
             ledger: Ledger::new(0),
             watermark: i64::MIN,
             newest_rows: None,
             done: false,
+            changed: false,
+            early_at: Instant::now(),
             stats: ShardStats::default(),
         }
     }
@@ -138,9 +137,10 @@ impl Shard {
         if requested {
             self.answer_requests();
         }
-        if taken == 0 {
+        if taken == 0 || self.engine.job.clock.is_some() {
             self.check_idle();
         }
+        self.give_early()?;
         self.advance()?;
         Ok(match (self.done, taken) {
             (true, _) => Progress::Done,
@@ -164,14 +164,34 @@ impl Shard {
         let timeout_us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         for inbound in &self.inbound {
             if inbound.ingest.check_idle(&self.engine, timeout_us) {
+                self.engine.aligner.leave(inbound.ingest.input);
                 self.engine.doors.iter().for_each(|door| door.wake.notify());
             }
         }
     }
 
-    /// How often silence of producers must be looked for, if at all.
-    pub(crate) fn idle_check_interval(&self) -> Option<std::time::Duration> {
-        self.engine.job.idle_timeout.map(|timeout| timeout / 4)
+    /// How often the clock must be looked at, if at all.
+    pub(crate) fn clock_interval(&self) -> Option<std::time::Duration> {
+        self.engine.job.clock_interval()
+    }
+
+    /// Gives early results if it is time and there is something new.
+    fn give_early(&mut self) -> Result<(), RunError> {
+        let Some(every) = self.engine.job.emit_every else { return Ok(()) };
+        if !self.changed || self.early_at.elapsed() < every {
+            return Ok(());
+        }
+        self.changed = false;
+        self.early_at = Instant::now();
+        // For the next time: what producers hold of hot keys.
+        self.engine.partials_wanted.fetch_add(1, Ordering::SeqCst);
+        self.engine.notify_all();
+        let batches = self.snapshot()?;
+        for batch in batches {
+            self.stats.rows_early += batch.num_rows() as u64;
+            self.engine.sink.results(self.id, batch)?;
+        }
+        Ok(())
     }
 
     /// Tells how it goes, for whoever reads metrics.
@@ -209,6 +229,8 @@ impl Shard {
     }
 
     fn receive(&mut self, from: usize, message: Message) -> Result<(), RunError> {
+        let job = Arc::clone(&self.engine.job);
+        self.changed |= message.rows.is_some() || !message.partials.is_empty();
         if let Some(prepared) = &message.rows {
             self.newest_rows = prepared.taken_in;
             let part = &prepared.parts[self.id];
@@ -216,10 +238,7 @@ impl Shard {
             for segment in &part.segments {
                 let rows = &part.selection[start..segment.end];
                 start = segment.end;
-                let job = Arc::clone(&self.engine.job);
-                let scratch = &mut self.scratch;
-                let pane =
-                    open_pane(&mut self.panes, &mut self.spare, &self.engine, segment.window)?;
+                let (pane, scratch) = self.windows.pane(segment.window)?;
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
@@ -228,10 +247,8 @@ impl Shard {
         let defect = |error: LedgerError| RunError::Defect(error.to_string());
         for mut partial in message.partials {
             self.ledger.receive(ingest, partial.window, partial.number).map_err(defect)?;
-            let job = Arc::clone(&self.engine.job);
-            let scratch = &mut self.scratch;
-            let pane = open_pane(&mut self.panes, &mut self.spare, &self.engine, partial.window)?;
-            pane.merge(&job.plan, &mut partial.pane, scratch);
+            let (pane, scratch) = self.windows.pane(partial.window)?;
+            pane.absorb(&job.plan, &mut partial.pane, scratch);
         }
         for closing in message.closings {
             self.ledger.close(closing.window, ingest, closing.sent).map_err(defect)?;
@@ -240,7 +257,7 @@ impl Shard {
         inbound.watermark = inbound.watermark.max(message.watermark);
         inbound.ended |= message.end;
         self.stats.messages += 1;
-        if self.stats.messages.is_multiple_of(STATE_CHECK_MESSAGES) {
+        if self.stats.messages >= self.stats.check_at {
             self.measure_state();
         }
         Ok(())
@@ -248,13 +265,15 @@ impl Shard {
 
     /// Takes note of the size of the state.
     fn measure_state(&mut self) {
-        let keys = self.panes.values().map(Pane::len).sum::<usize>();
-        let bytes = self.panes.values().map(Pane::bytes).sum::<usize>();
-        self.engine.meters[self.id].store_state(keys, bytes);
-        if bytes > self.stats.state_bytes_max {
-            self.stats.state_keys_max = self.stats.state_keys_max.max(keys);
-            self.stats.state_bytes_max = bytes;
-            self.stats.no_huge_pages |= self.panes.values().any(|pane| !pane.huge_pages());
+        let panes = self.windows.len() as u64;
+        self.stats.open_windows_max = self.windows.len_max();
+        self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
+        let size = self.windows.size();
+        self.engine.meters[self.id].store_state(size.keys, size.bytes);
+        if size.bytes > self.stats.state_bytes_max {
+            self.stats.state_keys_max = self.stats.state_keys_max.max(size.keys);
+            self.stats.state_bytes_max = size.bytes;
+            self.stats.no_huge_pages |= !size.huge_pages;
         }
     }
 
@@ -268,7 +287,7 @@ impl Shard {
                 // now either is seen below or sees how far this shard goes (`Ingest::activate`).
                 self.engine.closed_to.fetch_max(watermark, Ordering::SeqCst);
                 if self.engine.version.load(Ordering::SeqCst) != self.version
-                    || self.combined_watermark() != Some(watermark)
+                    || self.combined_watermark() < Some(watermark)
                 {
                     continue;
                 }
@@ -307,40 +326,41 @@ impl Shard {
             }
             least = Some(least.unwrap_or(i64::MAX).min(inbound.watermark));
         }
-        let finished = least.is_none() && !waiting && self.engine.closing.load(Ordering::SeqCst);
-        if finished { Some(i64::MAX) } else { least }
+        if least.is_none() && !waiting && self.engine.closing.load(Ordering::SeqCst) {
+            return Some(i64::MAX);
+        }
+        let job = &self.engine.job;
+        match (&job.clock, &job.windows) {
+            // Silence does not stop the clock.
+            (Some(clock), Some(windows)) => {
+                Some(least.unwrap_or(i64::MAX).min(windows.passed(clock.now())))
+            }
+            _ => least,
+        }
     }
 
     fn close_windows(&mut self, watermark: i64) -> Result<(), RunError> {
-        if self.panes.is_empty() && watermark != i64::MAX && self.engine.job.windows.is_none() {
+        if self.engine.job.windows.is_none() && watermark != i64::MAX {
             self.watermark = watermark;
             return Ok(());
         }
-        self.measure_state();
-        while let Some((&window, _)) = self.panes.first_key_value() {
-            let end = self.engine.job.windows.map_or(i64::MAX, |windows| windows.end(window));
-            if end > watermark {
-                break;
-            }
-            let mut pane = self.panes.remove(&window).expect("it was there just now");
-            let mut emitted = Ok(());
-            let mut rows_out = 0;
-            let engine = Arc::clone(&self.engine);
-            emit_pane(&engine, &mut pane, window, &mut self.scratch, &mut |batch| {
-                rows_out += batch.num_rows() as u64;
-                emitted = engine.sink.results(self.id, batch);
-                emitted.is_ok()
-            })?;
-            self.stats.rows_out += rows_out;
-            self.stats.windows_emitted += 1;
-            emitted?;
-            if self.spare.len() < SPARE_PANES_MAX {
-                pane.clear();
-                self.spare.push(pane);
-            }
+        if self.windows.len() <= STATE_CHECK_PANES || watermark == i64::MAX {
+            self.measure_state();
         }
+        let (engine, id) = (Arc::clone(&self.engine), self.id);
+        let stats = &mut self.stats;
+        let complete = self.windows.close(watermark, &mut |mut results, scratch| {
+            stats.windows_emitted += match results.bounds {
+                Bounds::Sessions { .. } => results.pane.len() as u64,
+                _ => u64::from(results.changed.is_none()),
+            };
+            results.emit(&engine.job, scratch, &mut |batch| {
+                stats.rows_out += batch.num_rows() as u64;
+                Ok(engine.sink.results(id, batch)?)
+            })
+        })?;
         self.watermark = watermark;
-        self.engine.sink.progress(self.id, watermark)?;
+        self.engine.sink.progress(self.id, complete)?;
         Ok(())
     }
 
@@ -359,99 +379,13 @@ impl Shard {
     /// The results as they stand, of all open windows.
     pub(crate) fn snapshot(&mut self) -> Result<Vec<RecordBatch>, RunError> {
         let mut batches = Vec::new();
-        for (window, pane) in &mut self.panes {
-            emit_pane(&self.engine, pane, *window, &mut self.scratch, &mut |batch| {
+        let job = Arc::clone(&self.engine.job);
+        self.windows.snapshot(&mut |mut results, scratch| {
+            results.emit(&job, scratch, &mut |batch| {
                 batches.push(batch);
-                true
-            })?;
-        }
+                Ok(())
+            })
+        })?;
         Ok(batches)
     }
-}
-
-/// The open pane of `window`, opened if needed.
-fn open_pane<'a>(
-    panes: &'a mut BTreeMap<i64, Pane>,
-    spare: &mut Vec<Pane>,
-    engine: &EngineShared,
-    window: i64,
-) -> Result<&'a mut Pane, RunError> {
-    use std::collections::btree_map::Entry;
-    let open = panes.len();
-    match panes.entry(window) {
-        Entry::Occupied(entry) => Ok(entry.into_mut()),
-        Entry::Vacant(entry) => {
-            let job = &engine.job;
-            if open >= job.open_windows_max {
-                return Err(RunError::Limit(format!(
-                    "more than {} windows are open in one shard; raise the limit of open windows, or \
-                     lower the out-of-orderness, or make the windows longer",
-                    job.open_windows_max
-                )));
-            }
-            Ok(entry.insert(spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan))))
-        }
-    }
-}
-
-/// Gives the results of a pane to `deliver`, batch by batch, until it answers false. Changes nothing.
-fn emit_pane(
-    engine: &EngineShared,
-    pane: &mut Pane,
-    window: i64,
-    scratch: &mut Scratch,
-    deliver: &mut dyn FnMut(RecordBatch) -> bool,
-) -> Result<(), RunError> {
-    let job = &engine.job;
-    let bounds = job.windows.map(|windows| (window, windows.end(window)));
-    let time_type = job.time.as_ref().map(|time| job.schema.field(time.column).data_type());
-    let text = || match (bounds, time_type) {
-        (Some((start, end)), Some(data_type)) => {
-            format!("[{}, {})", time_text(start, data_type), time_text(end, data_type))
-        }
-        _ => String::new(),
-    };
-    let len = u32::try_from(pane.len()).expect("row ids are 32 bits");
-    let rows_max = len.min(EMIT_ROWS) as usize;
-    // The same in every batch, which takes as much as it needs.
-    let bound_columns = match (bounds, time_type) {
-        (Some((start, end)), Some(data_type)) => {
-            [start, end].map(|time| time_column(time, rows_max, data_type)).to_vec()
-        }
-        _ => Vec::new(),
-    };
-    for start in (0..len).step_by(EMIT_ROWS as usize) {
-        let ids = start..(start + EMIT_ROWS).min(len);
-        let mut columns = Vec::with_capacity(job.output_schema.fields().len());
-        columns.extend(bound_columns.iter().map(|column| column.slice(0, ids.len())));
-        let window = bounds.is_some().then_some(&text as &dyn Fn() -> String);
-        columns.extend(pane.emit(&job.plan, &job.keys, ids.clone(), window, scratch)?);
-        let batch = if columns.is_empty() {
-            // No key, no aggregate, no window: nothing to say.
-            return Ok(());
-        } else {
-            RecordBatch::try_new(Arc::clone(&job.output_schema), columns)
-                .map_err(|error| RunError::Sink(SinkError::Failed(error.to_string())))?
-        };
-        if !deliver(batch) {
-            break;
-        }
-    }
-    Ok(())
-}
-
-/// A column of one time, in the type of the event-time column.
-fn time_column(time: i64, rows: usize, data_type: &DataType) -> ArrayRef {
-    let times: ArrayRef = Arc::new(Int64Array::from_value(time, rows));
-    let times = match data_type {
-        DataType::Date32 => cast(&times, &DataType::Int32).expect("days fit"),
-        _ => times,
-    };
-    cast(&times, data_type).expect("window bounds are times")
-}
-
-/// A window's bound in the notation of the event-time column.
-pub(crate) fn time_text(time: i64, data_type: &DataType) -> String {
-    arrow::util::display::array_value_to_string(&time_column(time, 1, data_type), 0)
-        .unwrap_or_else(|_| time.to_string())
 }

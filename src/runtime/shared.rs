@@ -9,10 +9,11 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 use crossbeam::channel::Sender;
 
+use super::align::Aligner;
+use super::assign::RowCounts;
 use super::message::Message;
 use super::metrics::{InputMeter, ShardMeter};
 use super::ring::Consumer;
-use super::router::RowCounts;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
 use super::wake::Wake;
@@ -39,6 +40,8 @@ pub(crate) struct EngineShared {
     /// Counts of producers that have closed.
     pub(crate) finished_counts: Mutex<RowCounts>,
     pub(crate) rows_in: AtomicU64,
+    /// Where the inputs stand, if handles are to be kept together or workers read.
+    pub(crate) aligner: Arc<Aligner>,
     /// Decides which keys are hot, in modes with hot keys.
     pub(crate) skew: Option<Arc<SkewControl>>,
     /// Producers so far, to number them.
@@ -92,6 +95,8 @@ pub(crate) enum Request {
 pub(crate) struct IngestShared {
     /// Number among the producers of the run.
     pub(crate) id: u32,
+    /// Number among the inputs, of a handle of a job with event time; a worker speaks for all inputs.
+    pub(crate) input: Option<usize>,
     state: AtomicU8,
     /// Whether a worker owns it, which serves it all the time.
     pub(crate) of_worker: bool,
@@ -113,9 +118,10 @@ const IDLE: u8 = 1;
 const BUSY: u8 = 2;
 
 impl IngestShared {
-    pub(crate) fn new(id: u32, of_worker: bool, wake: Arc<Wake>) -> Self {
+    pub(crate) fn new(id: u32, of_worker: bool, input: Option<usize>, wake: Arc<Wake>) -> Self {
         Self {
             id,
+            input,
             of_worker,
             partials_given: AtomicU64::new(0),
             // A worker speaks for its sources, whose silence is judged where they are read.
@@ -167,6 +173,10 @@ impl EngineShared {
     ) -> Self {
         let policy = job.skew_policy().expect("validated when the job was built");
         let skew = policy.map(|policy| Arc::new(SkewControl::new(policy)));
+        let unit = job.time.as_ref().map(|time| time.unit);
+        let max_drift = job.alignment.as_ref().zip(unit);
+        let max_drift = max_drift.map(|(alignment, unit)| unit.at_least(alignment.max_drift));
+        let aligner = Aligner::new(job.alignment.as_ref(), max_drift);
         let owner_rows = Mutex::new(vec![0; job.workers]);
         let meters = wakes.iter().map(|_| ShardMeter::default()).collect();
         let doors = wakes
@@ -191,6 +201,7 @@ impl EngineShared {
             ingests: Mutex::default(),
             finished_counts: Mutex::default(),
             rows_in: AtomicU64::new(0),
+            aligner: Arc::new(aligner),
             skew,
             producers: AtomicU32::new(0),
             partials_wanted: AtomicU64::new(0),

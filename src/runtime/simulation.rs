@@ -28,7 +28,7 @@ mod oracle;
 
 use oracle::rng::Rng;
 use oracle::value::{Value, read};
-use oracle::{Func, Input, Outcome, Row, Spec, Step, Windows};
+use oracle::{Func, Input, Kind, Outcome, Row, Spec, Step, Windows};
 
 /// Steps of shards in which all that is left must have been done.
 const STEPS_MAX: usize = 100_000;
@@ -74,12 +74,24 @@ fn skew(rng: &mut Rng) -> SkewMode {
 
 /// The job of a seed, for the engine and for the oracle; and a few words about it.
 fn job(rng: &mut Rng) -> (Job, Spec, String) {
-    let windows = rng.percent(85).then(|| Windows {
+    let mut windows = rng.percent(85).then(|| Windows {
         column: 1,
-        size: *rng.pick(&[5, 10]),
+        kind: *rng.pick(&[
+            Kind::Tumbling { size: 5 },
+            Kind::Tumbling { size: 10 },
+            Kind::Hopping { size: 10, slide: 4 },
+            Kind::Hopping { size: 6, slide: 8 },
+            Kind::Cumulate { step: 3, max: 9 },
+            Kind::Session { gap: 1 },
+            Kind::Session { gap: 5 },
+        ]),
+        lateness: *rng.pick(&[0, 0, 3, 12]),
         offset: *rng.pick(&[0, 3]),
         out_of_orderness: *rng.pick(&[0, 0, 4, 30]),
     });
+    if let Some(Windows { kind: Kind::Session { .. }, lateness, .. }) = &mut windows {
+        *lateness = 0;
+    }
     let millis = |n: i128| Duration::from_millis(u64::try_from(n).unwrap());
     let skew = skew(rng);
     let (workers, capacity) = (rng.within(1..4), *rng.pick(&[1, 1, 1, 3]));
@@ -99,10 +111,21 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
         .ring_capacity(capacity)
         .batch_rows(batch);
     if let Some(windows) = &windows {
+        let offset = millis(windows.offset);
         builder = builder
             .event_time("time")
-            .window(Window::Tumbling { size: millis(windows.size), offset: millis(windows.offset) })
-            .out_of_orderness(millis(windows.out_of_orderness));
+            .window(match windows.kind {
+                Kind::Tumbling { size } => Window::Tumbling { size: millis(size), offset },
+                Kind::Hopping { size, slide } => {
+                    Window::Hopping { size: millis(size), slide: millis(slide), offset }
+                }
+                Kind::Cumulate { step, max } => {
+                    Window::Cumulate { step: millis(step), max: millis(max), offset }
+                }
+                Kind::Session { gap } => Window::Session { gap: millis(gap) },
+            })
+            .out_of_orderness(millis(windows.out_of_orderness))
+            .allowed_lateness(millis(windows.lateness));
     }
     if idle {
         // Whoever is silent when a shard looks is idle.
@@ -333,10 +356,11 @@ impl Simulation {
         let counts = *lock(&self.engine.finished_counts);
         let found = Outcome {
             rows_in: counts.rows_in,
-            aggregated: counts.rows_in - counts.late - counts.null_time - counts.time_out_of_range,
+            aggregated: counts.aggregated(),
             late: counts.late,
             null_time: counts.null_time,
             out_of_range: counts.time_out_of_range,
+            between: counts.between_windows,
             rows: None,
         };
         let rows = expected.rows.clone().unwrap();

@@ -16,6 +16,8 @@ pub enum Rejection {
     NullTime,
     /// Its window would not lie within the range of times.
     TimeOutOfRange,
+    /// It lies between two windows, in a job whose windows leave gaps.
+    BetweenWindows,
 }
 
 impl Rejection {
@@ -24,6 +26,7 @@ impl Rejection {
         match self {
             Self::NullTime => "null_time",
             Self::TimeOutOfRange => "time_out_of_range",
+            Self::BetweenWindows => "between_windows",
         }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use super::align::Aligner;
 use super::metrics::InputMetrics;
 use super::sink::lock;
 use super::source::{Source, Take, Unit};
@@ -30,6 +31,8 @@ pub(crate) struct SourceSet {
     idle_timeout: Option<Duration>,
     /// Workers that are ahead in reading wait for the others.
     even: bool,
+    /// Keeps the inputs together; its inputs have the same numbers.
+    aligner: Arc<Aligner>,
     state: Mutex<State>,
     /// Rows of each input.
     rows: Vec<AtomicU64>,
@@ -82,9 +85,13 @@ impl SourceSet {
         sources: Vec<Arc<dyn Source>>,
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
-        workers: usize,
-        even: bool,
+        (workers, even): (usize, bool),
+        aligner: Arc<Aligner>,
     ) -> Self {
+        for number in 0..sources.len() {
+            let joined = aligner.join();
+            debug_assert_eq!(joined, number, "inputs join in order");
+        }
         let inputs = sources
             .iter()
             .map(|_| InputState {
@@ -106,6 +113,7 @@ impl SourceSet {
             has_time: out_of_orderness.is_some(),
             idle_timeout,
             even,
+            aligner,
             state: Mutex::new(State { inputs, promised: i64::MIN, taken: vec![Some(0); workers] }),
         }
     }
@@ -131,6 +139,12 @@ impl SourceSet {
             if state.inputs[input].ended {
                 continue;
             }
+            if !self.aligner.may_go_on(Some(input)) {
+                // Held back, not silent.
+                state.inputs[input].asked = None;
+                pending = true;
+                continue;
+            }
             match self.sources[input].take()? {
                 Take::Unit(unit) => {
                     let promised = state.promised;
@@ -152,7 +166,10 @@ impl SourceSet {
                     pending = true;
                     self.note_silence(&mut state.inputs[input], input);
                 }
-                Take::End => state.inputs[input].ended = true,
+                Take::End => {
+                    state.inputs[input].ended = true;
+                    self.leave_if_over(&state.inputs[input], input);
+                }
             }
         }
         if pending {
@@ -181,6 +198,14 @@ impl SourceSet {
         }
         if let Some(timeout) = self.idle_timeout {
             state.idle |= self.sources[input].is_live() && state.silent >= timeout;
+            self.leave_if_over(state, input);
+        }
+    }
+
+    /// Nobody waits for an input that has no more, or is idle, once all it gave is known.
+    fn leave_if_over(&self, state: &InputState, input: usize) {
+        if (state.ended || state.idle) && state.taken == state.sequenced {
+            self.aligner.leave(Some(input));
         }
     }
 
@@ -193,6 +218,7 @@ impl SourceSet {
         max_time: Option<i64>,
     ) -> Option<(i64, i64)> {
         let mut state = lock(&self.state);
+        let number = input;
         let input = &mut state.inputs[input];
         if input.sequenced != ticket {
             return None;
@@ -200,6 +226,11 @@ impl SourceSet {
         let before = input.max_time;
         input.sequenced += 1;
         input.max_time = before.max(max_time.unwrap_or(i64::MIN));
+        if self.has_time {
+            let watermark = input.max_time.saturating_sub(self.out_of_orderness).max(input.floor);
+            self.aligner.advance(Some(number), watermark);
+        }
+        self.leave_if_over(input, number);
         Some((before, input.floor))
     }
 

@@ -18,6 +18,7 @@ use super::wake::Sleeper;
 use crate::config::Job;
 use crate::error::{RunError, SourceError};
 use crate::time::event_time::times;
+use crate::time::window::Place;
 
 /// Messages a shard takes between two looks at the feed.
 const STEP_MESSAGES: usize = 4;
@@ -84,6 +85,11 @@ impl Feed {
     }
 
     fn step(&mut self) -> Result<Fed, RunError> {
+        if let Some(clock) = &self.ingest.job().clock {
+            // Rows to come are later.
+            let now = clock.now();
+            self.ingest.promise(now);
+        }
         if !self.ingest.try_flush()? {
             return Ok(Fed::HeldBack);
         }
@@ -146,15 +152,16 @@ impl Feed {
     }
 }
 
-/// The largest event time in the unit that lies in a window. Times outside of all windows are rejected
+/// The largest event time in the unit that moves the watermark. Times outside of all windows are rejected
 /// and must not make others late; when the unit's largest time is one of them, which is rare, the unit is
 /// decoded in whole to find the largest of the others.
 fn max_time(unit: &mut Box<dyn Unit>, job: &Job) -> Result<Option<i64>, RunError> {
-    let (Some(largest), Some(windows), Some(time)) = (unit.time_max()?, job.windows, &job.time)
+    let (Some(largest), Some(windows), Some(time)) = (unit.time_max()?, &job.windows, &job.time)
     else {
         return Ok(None);
     };
-    if windows.start(largest).is_some() {
+    let counts = |time: &i64| windows.locate(*time) != Place::OutOfRange;
+    if counts(&largest) {
         return Ok(Some(largest));
     }
     let mut decoded = Decoded { ticket: unit.ticket(), batches: VecDeque::new() };
@@ -164,7 +171,7 @@ fn max_time(unit: &mut Box<dyn Unit>, job: &Job) -> Result<Option<i64>, RunError
         if let Some(Ok(times)) = batch.columns().get(time.column).map(times) {
             let valid = |i: &usize| times.nulls.as_ref().is_none_or(|nulls| nulls.is_valid(*i));
             let times = (0..times.values.len()).filter(valid).map(|i| times.values[i]);
-            largest = largest.max(times.filter(|time| windows.start(*time).is_some()).max());
+            largest = largest.max(times.filter(counts).max());
         }
         decoded.batches.push_back(batch);
     }
@@ -255,7 +262,7 @@ fn rest(quiet: u32, shard: &mut Shard, reading: Fed, sleeper: &Sleeper) {
     } else if quiet <= SPIN_ROUNDS + YIELD_ROUNDS {
         std::thread::yield_now();
     } else {
-        let timeout = match (reading, shard.idle_check_interval()) {
+        let timeout = match (reading, shard.clock_interval()) {
             (Fed::Done, None) => SLEEP,
             (Fed::Done, Some(interval)) => interval.min(SLEEP),
             _ => SLEEP_POLLING,

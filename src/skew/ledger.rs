@@ -11,12 +11,14 @@
 //! loss, repetition, reordering or late arrival makes some call fail, with the ingest, the window
 //! and both numbers; a failed call changes nothing.
 //!
-//! **Cost:** 16 bytes per open (ingest, window), a binary search among the ingest's open windows
+//! **Cost:** an entry per open (ingest, window), a search among the ingest's open windows
 //! per partial set (not per row). Closed windows cost nothing: an ingest closes its windows in
 //! ascending order, so one word says which are closed. Windows for which nothing was sent need no
 //! call.
 //!
 //! **Not here:** the partials, and the threads. Every shard has a ledger of its own.
+
+use std::collections::BTreeMap;
 
 /// What went wrong between an ingest and a shard. Always a fault of the engine, never of the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -96,44 +98,47 @@ pub enum LedgerError {
 }
 
 /// What one ingest sent for its open windows.
-#[derive(Debug, Clone, Default)]
-struct Account {
-    /// Window and number of the next partial set, ascending by window.
-    open: Vec<(i64, u32)>,
+#[derive(Debug, Clone)]
+struct Account<W> {
+    /// Number of the next partial set, by window.
+    open: BTreeMap<W, u32>,
     /// Last window closed; all before it are closed too.
-    closed: Option<i64>,
+    closed: Option<W>,
 }
 
-/// A shard's record of partial sets. See the module's documentation.
+impl<W> Default for Account<W> {
+    fn default() -> Self {
+        Self { open: BTreeMap::new(), closed: None }
+    }
+}
+
+/// A shard's record of partial sets. See the module's documentation. `W` names a window; messages show
+/// it as a number.
 #[derive(Debug, Clone)]
-pub struct Ledger {
-    accounts: Vec<Account>,
+pub struct Ledger<W = i64> {
+    accounts: Vec<Account<W>>,
     accepted: u64,
 }
 
-impl Ledger {
+impl<W: Copy + Ord + Into<i64>> Ledger<W> {
     /// A ledger for this many ingests, and for more as they come.
     pub fn new(ingests: u32) -> Self {
-        Self { accounts: vec![Account::default(); ingests as usize], accepted: 0 }
+        Self { accounts: (0..ingests).map(|_| Account::default()).collect(), accepted: 0 }
     }
 
-    /// Accepts partial set `number` of an ingest for a window (by its start), to be merged right
-    /// now.
-    pub fn receive(&mut self, ingest: u32, window: i64, number: u32) -> Result<(), LedgerError> {
+    /// Accepts partial set `number` of an ingest for a window, to be merged right now.
+    pub fn receive(&mut self, ingest: u32, window: W, number: u32) -> Result<(), LedgerError> {
         let account = self.account(ingest);
         account.check_open(ingest, window)?;
-        let place = account.open.binary_search_by_key(&window, |&(window, _)| window);
-        let expected = place.map_or(0, |place| account.open[place].1);
+        let expected = account.open.get(&window).copied().unwrap_or(0);
+        let name = window.into();
         if number < expected {
-            return Err(LedgerError::Duplicate { ingest, window, number, expected });
+            return Err(LedgerError::Duplicate { ingest, window: name, number, expected });
         }
         if number > expected {
-            return Err(LedgerError::Gap { ingest, window, number, expected });
+            return Err(LedgerError::Gap { ingest, window: name, number, expected });
         }
-        match place {
-            Ok(place) => account.open[place].1 += 1,
-            Err(place) => account.open.insert(place, (window, 1)),
-        }
+        account.open.insert(window, expected + 1);
         self.accepted += 1;
         Ok(())
     }
@@ -141,20 +146,26 @@ impl Ledger {
     /// The ingest will send nothing more for this window, nor for any before it, and has sent
     /// `sent` partial sets for it. Call it in ascending order of windows; windows without partial
     /// sets may be left out.
-    pub fn close(&mut self, window: i64, ingest: u32, sent: u32) -> Result<(), LedgerError> {
+    pub fn close(&mut self, window: W, ingest: u32, sent: u32) -> Result<(), LedgerError> {
         let account = self.account(ingest);
         account.check_open(ingest, window)?;
-        match account.open.first() {
-            Some(&(earlier, received)) if earlier < window => {
-                return Err(LedgerError::NeverClosed { ingest, window: earlier, received });
+        match account.open.first_key_value() {
+            Some((&earlier, &received)) if earlier < window => {
+                return Err(LedgerError::NeverClosed { ingest, window: earlier.into(), received });
             }
-            Some(&(first, received)) if first == window => {
+            Some((&first, &received)) if first == window => {
                 if received != sent {
-                    return Err(LedgerError::Count { ingest, window, sent, received });
+                    return Err(LedgerError::Count {
+                        ingest,
+                        window: window.into(),
+                        sent,
+                        received,
+                    });
                 }
-                account.open.remove(0);
+                account.open.pop_first();
             }
             _ if sent != 0 => {
+                let window = window.into();
                 return Err(LedgerError::Count { ingest, window, sent, received: 0 });
             }
             _ => {}
@@ -164,15 +175,15 @@ impl Ledger {
     }
 
     /// Whether all ingests have closed the window, or a later one: it may be emitted.
-    pub fn is_complete(&self, window: i64) -> bool {
+    pub fn is_complete(&self, window: W) -> bool {
         self.accounts.iter().all(|account| account.closed.is_some_and(|closed| closed >= window))
     }
 
     /// The end of the run: nothing may be open. Returns the number of partial sets accepted.
     pub fn finish(&self) -> Result<u64, LedgerError> {
         for (ingest, account) in (0..).zip(&self.accounts) {
-            if let Some(&(window, received)) = account.open.first() {
-                return Err(LedgerError::NeverClosed { ingest, window, received });
+            if let Some((&window, &received)) = account.open.first_key_value() {
+                return Err(LedgerError::NeverClosed { ingest, window: window.into(), received });
             }
         }
         Ok(self.accepted)
@@ -183,7 +194,7 @@ impl Ledger {
         self.accounts.iter().map(|account| account.open.len()).sum()
     }
 
-    fn account(&mut self, ingest: u32) -> &mut Account {
+    fn account(&mut self, ingest: u32) -> &mut Account<W> {
         let place = ingest as usize;
         if place >= self.accounts.len() {
             self.accounts.resize_with(place + 1, Account::default);
@@ -192,10 +203,12 @@ impl Ledger {
     }
 }
 
-impl Account {
-    fn check_open(&self, ingest: u32, window: i64) -> Result<(), LedgerError> {
+impl<W: Copy + Ord + Into<i64>> Account<W> {
+    fn check_open(&self, ingest: u32, window: W) -> Result<(), LedgerError> {
         match self.closed {
-            Some(closed) if window <= closed => Err(LedgerError::Late { ingest, window, closed }),
+            Some(closed) if window <= closed => {
+                Err(LedgerError::Late { ingest, window: window.into(), closed: closed.into() })
+            }
             _ => Ok(()),
         }
     }

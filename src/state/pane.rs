@@ -10,13 +10,16 @@ use arrow::buffer::BooleanBuffer;
 
 use super::rows::RowPtr;
 use super::table::{LOOKUP_ROWS, Table};
-use crate::aggregate::Side;
 use crate::aggregate::plan::{Output, Plan};
+use crate::aggregate::{Misfit, Side};
 use crate::column::{Column, Lane};
 use crate::error::{Overflow, RunError};
 use crate::kernel::select::MaskRows;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
+
+mod corrections;
+pub(crate) mod sessions;
 
 /// Keys and aggregates of one window.
 #[derive(Debug)]
@@ -251,9 +254,17 @@ impl Pane {
         }
     }
 
-    /// Merges all of `from`, which holds partials of the same job and window.
+    /// Merges all of `from`, which holds partials of the same job and window and stays as it is.
     pub(crate) fn merge(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
-        let width = self.table.width();
+        self.merge_from(plan, from, scratch, false);
+    }
+
+    /// The same where `from` is not used again: what it holds beside its rows is taken, not copied.
+    pub(crate) fn absorb(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
+        self.merge_from(plan, from, scratch, true);
+    }
+
+    fn merge_from(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch, spent: bool) {
         let len = u32::try_from(from.len()).expect("row ids are 32 bits");
         let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         for start in (0..len).step_by(LOOKUP_ROWS) {
@@ -264,12 +275,22 @@ impl Pane {
             self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
-            let mut into = self.table.rows_mut().rows(&scratch.ptrs);
-            let partials = from.table.rows_mut().rows(&scratch.from);
-            for (i, placed) in plan.accumulators.iter().enumerate() {
-                let (into_side, from_side) = (&mut self.sides[i], &mut from.sides[i]);
-                let offset = width + placed.offset;
-                placed.accumulator.merge(&mut into, into_side, &partials, from_side, offset);
+            self.merge_looked_up(plan, from, scratch, spent);
+        }
+    }
+
+    /// Merges the rows of `from` at `scratch.from` into the rows at `scratch.ptrs`.
+    fn merge_looked_up(&mut self, plan: &Plan, from: &mut Self, scratch: &Scratch, spent: bool) {
+        let width = self.table.width();
+        let mut into = self.table.rows_mut().rows(&scratch.ptrs);
+        let partials = from.table.rows_mut().rows(&scratch.from);
+        for (i, placed) in plan.accumulators.iter().enumerate() {
+            let (into_side, from_side) = (&mut self.sides[i], &mut from.sides[i]);
+            let (one, offset) = (&placed.accumulator, width + placed.offset);
+            if spent {
+                one.absorb(&mut into, into_side, &partials, from_side, offset);
+            } else {
+                one.merge(&mut into, into_side, &partials, from_side, offset);
             }
         }
     }
@@ -283,46 +304,93 @@ impl Pane {
         window: Option<&dyn Fn() -> String>,
         scratch: &mut Scratch,
     ) -> Result<Vec<ArrayRef>, RunError> {
-        let width = self.table.width();
         let mut columns = keys.decode(&self.table.keys(ids.clone()));
         scratch.ptrs.clear();
         scratch.ptrs.extend(ids.clone().map(|id| self.table.rows_mut().ptr(id)));
-        for output in &plan.outputs {
+        if let Err(failure) = self.emit_columns(plan, scratch, &mut columns) {
+            let key = |row| keys.text(&self.table.keys(ids.clone()), row);
+            return Err(failure.explain(plan, key, window));
+        }
+        Ok(columns)
+    }
+
+    /// Appends the aggregates of the rows at `scratch.ptrs` to `columns`; `key` tells their keys.
+    fn emit_rows(
+        &mut self,
+        plan: &Plan,
+        key: &dyn Fn(usize) -> String,
+        window: Option<&dyn Fn() -> String>,
+        scratch: &Scratch,
+        columns: &mut Vec<ArrayRef>,
+    ) -> Result<(), RunError> {
+        self.emit_columns(plan, scratch, columns)
+            .map_err(|failure| failure.explain(plan, key, window))
+    }
+
+    /// Appends the aggregates of the rows at `scratch.ptrs`; or says which output is wrong, and how.
+    fn emit_columns(
+        &mut self,
+        plan: &Plan,
+        scratch: &Scratch,
+        columns: &mut Vec<ArrayRef>,
+    ) -> Result<(), EmitFailure> {
+        let width = self.table.width();
+        for (i, output) in plan.outputs.iter().enumerate() {
             let placed = &plan.accumulators[output.placed];
             let side = &self.sides[output.placed];
             let rows = self.table.rows_mut().rows(&scratch.ptrs);
             let column = placed.accumulator.emit(output.part, &rows, width + placed.offset, side);
-            let column = column.map_err(|misfit| {
-                RunError::Overflow(Box::new(Overflow {
-                    aggregate: output.text.clone(),
-                    key: keys.text(&self.table.keys(ids.clone()), misfit.row),
-                    window: window.map(|text| text()),
-                    value: misfit.value,
-                    data_type: misfit.data_type,
-                    advice: misfit.advice,
-                }))
-            })?;
-            check_result(&column, ids.len(), output)?;
+            let column = column.map_err(|misfit| EmitFailure::Misfit(i, misfit))?;
+            check_result(&column, scratch.ptrs.len(), output)?;
             columns.push(column);
         }
-        Ok(columns)
+        Ok(())
+    }
+}
+
+/// Why results could not be given.
+enum EmitFailure {
+    /// The value of this output does not fit its type.
+    Misfit(usize, Misfit),
+    /// An aggregate that is not ours did not give what it said.
+    Custom(RunError),
+}
+
+impl EmitFailure {
+    fn explain(
+        self,
+        plan: &Plan,
+        key: impl FnOnce(usize) -> String,
+        window: Option<&dyn Fn() -> String>,
+    ) -> RunError {
+        match self {
+            Self::Misfit(output, misfit) => RunError::Overflow(Box::new(Overflow {
+                aggregate: plan.outputs[output].text.clone(),
+                key: key(misfit.row),
+                window: window.map(|text| text()),
+                value: misfit.value,
+                data_type: misfit.data_type,
+                advice: misfit.advice,
+            })),
+            Self::Custom(error) => error,
+        }
     }
 }
 
 /// What an aggregate that is not ours gives may not be what it said.
-fn check_result(column: &ArrayRef, rows: usize, output: &Output) -> Result<(), RunError> {
+fn check_result(column: &ArrayRef, rows: usize, output: &Output) -> Result<(), EmitFailure> {
     let expected = output.field.data_type();
     if column.len() == rows && column.data_type() == expected {
         return Ok(());
     }
-    Err(RunError::CustomAggregate {
+    Err(EmitFailure::Custom(RunError::CustomAggregate {
         aggregate: output.text.clone(),
         what: format!(
             "it gave {} results of type {} for {rows} states and type {expected}",
             column.len(),
             column.data_type()
         ),
-    })
+    }))
 }
 
 fn new_sides(plan: &Plan) -> Vec<Side> {

@@ -127,6 +127,11 @@ impl Table {
         self.width
     }
 
+    /// The words of row `id`: key, then states.
+    pub(crate) fn row(&self, id: u32) -> &[u64] {
+        self.rows.row(id)
+    }
+
     /// The rows.
     pub(crate) fn rows_mut(&mut self) -> &mut RowStore {
         &mut self.rows

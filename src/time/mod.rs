@@ -2,4 +2,6 @@
 
 pub(crate) mod event_time;
 pub mod window;
-pub(crate) mod watermark;
+pub mod watermark;
+pub mod alignment;
+pub(crate) mod clock;

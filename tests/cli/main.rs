@@ -5,6 +5,7 @@
 //! - `bad_input`: inputs and outputs that are wrong; each gets one clear line, or its rows are counted.
 //! - `streaming`: results while standard input is open, closed pipes, Ctrl-C.
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
+//! - `windows`: every kind of window, lateness, limits.
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 //! - `keygroups`: owners of key groups and keys.
 //! - `metrics`: a run that Prometheus scrapes, or a person watches.
@@ -21,3 +22,4 @@ mod ordered;
 mod keygroups;
 mod diagnose;
 mod metrics;
+mod windows;

@@ -1,14 +1,17 @@
 use super::support::{Scratch, run_line, saltmill};
 
 /// Every name that stands in the documentation of the command line, and those added since.
-const STATS: [&str; 18] = [
+const STATS: [&str; 21] = [
     "version",
     "rows_in",
     "rows_aggregated",
     "rows_late",
+    "rows_late_by_reason",
     "rows_rejected",
     "windows_emitted",
     "rows_out",
+    "rows_early",
+    "inputs",
     "elapsed_s",
     "rows_per_s",
     "isa",
@@ -21,7 +24,7 @@ const STATS: [&str; 18] = [
     "hot_keys",
     "two_phase_given_up_at_row",
 ];
-const SHARD: [&str; 11] = [
+const SHARD: [&str; 12] = [
     "shard",
     "key_groups",
     "rows_in",
@@ -33,6 +36,7 @@ const SHARD: [&str; 11] = [
     "cpu_s",
     "state_keys_max",
     "state_bytes_max",
+    "open_windows_max",
 ];
 const IMBALANCE: [&str; 4] =
     ["rows_max_over_mean", "rows_cov", "busy_max_over_mean", "unmitigated_rows_max_over_mean"];

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::RecordBatchOptions;
+use arrow::datatypes::DataType;
 use arrow::record_batch::RecordBatch;
 use saltmill::error::{SinkError, SourceError};
 use saltmill::runtime::sink::Rejection;
@@ -28,6 +29,7 @@ struct Inner {
     late: usize,
     null_time: usize,
     out_of_range: usize,
+    between: usize,
     /// The last progress of each shard.
     progress: Vec<i64>,
     /// What the engine did that a sink may not see.
@@ -71,7 +73,9 @@ impl Sink for Kept {
     fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
         self.with(|inner| match reason {
             Rejection::NullTime => inner.null_time += rows.num_rows(),
-            _ => inner.out_of_range += rows.num_rows(),
+            Rejection::TimeOutOfRange => inner.out_of_range += rows.num_rows(),
+            Rejection::BetweenWindows => inner.between += rows.num_rows(),
+            other => inner.wrong = Some(format!("rows were rejected as {other:?}")),
         });
         Ok(())
     }
@@ -271,6 +275,7 @@ pub(crate) fn compare(
         late: report.rows_late,
         null_time: reason("null_time"),
         out_of_range: reason("time_out_of_range"),
+        between: reason("between_windows"),
         rows: None,
     };
     if counted != (Outcome { rows: None, ..outcome.clone() }) {
@@ -281,12 +286,21 @@ pub(crate) fn compare(
         if let Some(wrong) = inner.wrong.take() {
             return Err(wrong);
         }
-        let side = [inner.late, inner.null_time, inner.out_of_range].map(|rows| rows as u64);
-        if kept.side_outputs && side != [outcome.late, outcome.null_time, outcome.out_of_range] {
-            return Err(format!("late, null and out-of-range rows given: {side:?}"));
+        let side = [inner.late, inner.null_time, inner.out_of_range, inner.between];
+        let side = side.map(|rows| rows as u64);
+        let Outcome { late, null_time, out_of_range, between, .. } = *outcome;
+        if kept.side_outputs && side != [late, null_time, out_of_range, between] {
+            return Err(format!("late, null, out-of-range and rows between given: {side:?}"));
         }
         read_rows(case, &inner.results)
     })?;
+    let by_reason = report.rows_late_by_reason.iter().map(|(_, rows)| rows).sum::<u64>();
+    if by_reason != report.rows_late {
+        return Err(format!(
+            "{} rows late, but {:?}",
+            report.rows_late, report.rows_late_by_reason
+        ));
+    }
     if report.rows_out != rows.len() as u64 {
         return Err(format!("{} rows out, {} reported", rows.len(), report.rows_out));
     }
@@ -326,6 +340,9 @@ fn read_rows(case: &Case, batches: &[RecordBatch]) -> Result<Vec<Row>, String> {
     types.extend(case.spec.keys.iter().map(plain));
     for (func, column) in &case.spec.aggregates {
         types.push(result_type(*func, &case.spec.types[*column]));
+    }
+    if case.spec.windows.as_ref().is_some_and(|windows| windows.lateness > 0) {
+        types.push(DataType::Int32);
     }
     let mut rows = Vec::new();
     for batch in batches {

@@ -15,7 +15,7 @@ use saltmill::skew::policy::Salts;
 use saltmill::{Aggregate, Job, JobBuilder, Window};
 
 use crate::oracle::rng::Rng;
-use crate::oracle::{Func, Input, Spec, Windows, applies, build};
+use crate::oracle::{Func, Input, Kind, Spec, Windows, applies, build};
 
 /// Tells a job its mode.
 type SetMode = fn(JobBuilder, &Case) -> JobBuilder;
@@ -103,6 +103,24 @@ const TIME_TYPES: &[fn() -> DataType] = &[
     || DataType::Int8,
 ];
 
+fn window_kind(rng: &mut Rng) -> Kind {
+    let sizes = [1, 2, 7, 10, 60, 100];
+    match rng.below(7) {
+        5 | 6 => Kind::Session { gap: *rng.pick(&[1, 2, 3, 5, 7, 30]) },
+        0 | 1 => Kind::Tumbling { size: *rng.pick(&sizes) },
+        2 | 3 => {
+            let size = *rng.pick(&sizes);
+            // Dividing the size, not dividing it, the size itself, and longer: with gaps.
+            let slides = [(size + 3) / 4, size / 3 + 1, size, size + 1, 2 * size];
+            Kind::Hopping { size, slide: *rng.pick(&slides) }
+        }
+        _ => {
+            let step = *rng.pick(&[1, 2, 7, 10, 25]);
+            Kind::Cumulate { step, max: step * *rng.pick(&[1, 2, 5]) }
+        }
+    }
+}
+
 impl Case {
     /// Job and rows chosen by `rng`; at most `rows_max` rows in each input.
     pub(crate) fn random(rng: &mut Rng, rows_max: usize) -> Self {
@@ -126,9 +144,15 @@ impl Case {
         }
         let types = fields.iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
         let small = |rng: &mut Rng, choices: &[i128]| *rng.pick(choices);
+        let kind = window_kind(rng);
+        let lateness = match kind {
+            Kind::Session { .. } => 0,
+            _ => small(rng, &[0, 0, 1, 3, 20, 100]),
+        };
         let windows = windowed.then(|| Windows {
             column: time.expect("windows have a time"),
-            size: small(rng, &[1, 2, 7, 10, 60, 100]),
+            kind,
+            lateness,
             offset: small(rng, &[0, 0, 1, 3, 59, 250]),
             out_of_orderness: small(rng, &[0, 0, 1, 5, 30, 1000]),
         });
@@ -189,12 +213,20 @@ impl Case {
             let duration = |units: i128| {
                 Duration::from_nanos(u64::try_from(units).expect("small") * self.unit_nanos())
             };
+            let offset = duration(windows.offset);
             job = job
-                .window(Window::Tumbling {
-                    size: duration(windows.size),
-                    offset: duration(windows.offset),
+                .window(match windows.kind {
+                    Kind::Tumbling { size } => Window::Tumbling { size: duration(size), offset },
+                    Kind::Hopping { size, slide } => {
+                        Window::Hopping { size: duration(size), slide: duration(slide), offset }
+                    }
+                    Kind::Cumulate { step, max } => {
+                        Window::Cumulate { step: duration(step), max: duration(max), offset }
+                    }
+                    Kind::Session { gap } => Window::Session { gap: duration(gap) },
                 })
-                .out_of_orderness(duration(windows.out_of_orderness));
+                .out_of_orderness(duration(windows.out_of_orderness))
+                .allowed_lateness(duration(windows.lateness));
         }
         for (func, column) in &self.spec.aggregates {
             let name = self.fields[*column].name();

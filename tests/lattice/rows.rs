@@ -6,7 +6,7 @@ use arrow::datatypes::{
 
 use crate::oracle::rng::Rng;
 use crate::oracle::value::{Value, plain_type};
-use crate::oracle::{Input, Spec, Step, limits};
+use crate::oracle::{Input, Spec, Step, Windows, limits};
 
 type Half = <Float16Type as ArrowPrimitiveType>::Native;
 
@@ -144,7 +144,7 @@ impl Maker {
             pool
         });
         let pools = pools.collect();
-        let window_size = spec.windows.as_ref().map_or(10, |windows| windows.size);
+        let window_size = spec.windows.as_ref().map_or(10, Windows::size);
         let (least, largest) = time.map_or((0, 0), |time| limits(fields[time].data_type()));
         let middle = i128::from(rng.next() >> 24) * 1000;
         let first_time =

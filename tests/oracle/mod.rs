@@ -38,13 +38,70 @@ pub(crate) struct Spec {
     pub(crate) aggregates: Vec<(Func, usize)>,
 }
 
-/// Tumbling windows, in the unit of the time column.
+/// Windows, in the unit of the time column.
 #[derive(Debug, Clone)]
 pub(crate) struct Windows {
     pub(crate) column: usize,
-    pub(crate) size: i128,
+    pub(crate) kind: Kind,
     pub(crate) offset: i128,
     pub(crate) out_of_orderness: i128,
+    pub(crate) lateness: i128,
+}
+
+/// Which windows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Kind {
+    Tumbling { size: i128 },
+    Hopping { size: i128, slide: i128 },
+    Cumulate { step: i128, max: i128 },
+    Session { gap: i128 },
+}
+
+impl Windows {
+    /// Length of the longest window.
+    pub(crate) fn size(&self) -> i128 {
+        match self.kind {
+            Kind::Tumbling { size } | Kind::Hopping { size, .. } => size,
+            Kind::Cumulate { max, .. } => max,
+            Kind::Session { gap } => gap,
+        }
+    }
+
+    /// All windows that hold `time`, in order: start and end.
+    fn holding(&self, time: i128) -> Vec<(i128, i128)> {
+        let floor = |step: i128| time - (time - self.offset).rem_euclid(step);
+        match self.kind {
+            Kind::Tumbling { size } => vec![(floor(size), floor(size) + size)],
+            Kind::Hopping { size, slide } => {
+                let last = floor(slide);
+                let starts = (0..).map(|k| last - k * slide);
+                let mut starts = starts.take_while(|start| time < start + size).collect::<Vec<_>>();
+                starts.reverse();
+                starts.into_iter().map(|start| (start, start + size)).collect()
+            }
+            Kind::Cumulate { step, max } => {
+                let start = floor(max);
+                let ends = (1..=max / step).map(|k| start + k * step);
+                ends.filter(|end| time < *end).map(|end| (start, end)).collect()
+            }
+            // Of this row alone.
+            Kind::Session { gap } => vec![(time, time + gap)],
+        }
+    }
+
+    /// The first end of a window after `time`.
+    fn end_after(&self, time: i128) -> i128 {
+        (time..)
+            .find_map(|time| self.holding(time).first().map(|(_, end)| *end))
+            .expect("there is one")
+    }
+
+    /// When a row that is late for a window corrects it, if the watermark is `watermark` at the row: at the
+    /// next end of any window, or of any window's lateness.
+    fn corrected_at(&self, watermark: i128) -> i128 {
+        let over = self.end_after(watermark - self.lateness) + self.lateness;
+        over.min(self.end_after(watermark)).min(i64::MAX.into())
+    }
 }
 
 /// The rows of one input, column by column, and the order of what happens in it.
@@ -74,6 +131,7 @@ pub(crate) struct Outcome {
     pub(crate) late: u64,
     pub(crate) null_time: u64,
     pub(crate) out_of_range: u64,
+    pub(crate) between: u64,
     /// In order; `None` if some result does not fit its type.
     pub(crate) rows: Option<Vec<Row>>,
 }
@@ -94,10 +152,16 @@ pub(crate) fn limits(data_type: &DataType) -> (i128, i128) {
     }
 }
 
+/// Number of an input, and of a row in it.
+type RowOf = (usize, usize);
+
+/// Rows by what they are aggregated under, each with when it corrects the result: `None` if it is in time.
+type Groups = BTreeMap<Row, Vec<(Option<i128>, RowOf)>>;
+
 /// Aggregates all rows of all inputs.
 pub(crate) fn expect(spec: &Spec, inputs: &[Input]) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut groups: BTreeMap<Row, Vec<(usize, usize)>> = BTreeMap::new();
+    let mut groups = Groups::new();
     for (number, input) in inputs.iter().enumerate() {
         let mut latest = i128::from(i64::MIN);
         let mut promised = i128::from(i64::MIN);
@@ -111,52 +175,106 @@ pub(crate) fn expect(spec: &Spec, inputs: &[Input]) -> Outcome {
             };
             for row in range {
                 outcome.rows_in += 1;
-                let mut group = Row::new();
-                if let Some(windows) = &spec.windows {
-                    let Value::Int(time) = input.columns[windows.column][row] else {
+                let mut windows = vec![(Row::new(), None)];
+                if let Some(of) = &spec.windows {
+                    let Value::Int(time) = input.columns[of.column][row] else {
                         outcome.null_time += 1;
                         continue;
                     };
-                    let start = time - (time - windows.offset).rem_euclid(windows.size);
-                    let end = start + windows.size;
-                    let (least, largest) = limits(&spec.types[windows.column]);
-                    if start < least || end > largest {
+                    let holding = of.holding(time);
+                    let (least, largest) = limits(&spec.types[of.column]);
+                    if holding.iter().any(|(start, end)| *start < least || *end > largest) {
                         outcome.out_of_range += 1;
                         continue;
                     }
                     latest = latest.max(time);
-                    if end <= (latest - windows.out_of_orderness).max(promised) {
+                    if holding.is_empty() {
+                        outcome.between += 1;
+                        continue;
+                    }
+                    let watermark = (latest - of.out_of_orderness).max(promised);
+                    let open = holding.into_iter().filter(|(_, end)| match of.kind {
+                        Kind::Session { .. } => time >= watermark,
+                        _ => (end + of.lateness).min(i64::MAX.into()) > watermark,
+                    });
+                    windows = open
+                        .map(|(start, end)| {
+                            let corrects = (end <= watermark).then(|| of.corrected_at(watermark));
+                            (vec![Value::Int(start), Value::Int(end)], corrects)
+                        })
+                        .collect();
+                    if windows.is_empty() {
                         outcome.late += 1;
                         continue;
                     }
-                    group.extend([Value::Int(start), Value::Int(end)]);
                 }
-                group.extend(spec.keys.iter().map(|key| input.columns[*key][row].as_key()));
                 outcome.aggregated += 1;
-                groups.entry(group).or_default().push((number, row));
+                for (mut group, corrects) in windows {
+                    group.extend(spec.keys.iter().map(|key| input.columns[*key][row].as_key()));
+                    groups.entry(group).or_default().push((corrects, (number, row)));
+                }
             }
         }
     }
-    outcome.rows = groups
-        .into_iter()
-        .map(|(mut group, rows)| {
+    if let Some(Windows { kind: Kind::Session { gap }, .. }) = spec.windows {
+        groups = joined(groups, gap);
+    }
+    outcome.rows = results(spec, inputs, groups);
+    outcome
+}
+
+/// Joins the sessions of single rows that follow each other closely enough.
+fn joined(single: Groups, gap: i128) -> Groups {
+    let mut by_key = BTreeMap::<Row, Vec<(i128, RowOf)>>::new();
+    for (group, rows) in single {
+        let Value::Int(time) = group[0] else { unreachable!("a time") };
+        let of_key = by_key.entry(group[2..].to_vec()).or_default();
+        of_key.extend(rows.into_iter().map(|(_, row)| (time, row)));
+    }
+    let mut groups = Groups::new();
+    for (key, mut rows) in by_key {
+        rows.sort_unstable();
+        for session in rows.chunk_by(|(a, _), (b, _)| b - a < gap) {
+            let (first, last) = (session[0].0, session[session.len() - 1].0);
+            let mut group = vec![Value::Int(first), Value::Int(last + gap)];
+            group.extend(key.clone());
+            groups.insert(group, session.iter().map(|(_, row)| (None, *row)).collect());
+        }
+    }
+    groups
+}
+
+/// The result rows, sorted; with a revision at the end if late rows are allowed. `None` if one does not
+/// fit its type.
+fn results(spec: &Spec, inputs: &[Input], groups: Groups) -> Option<Vec<Row>> {
+    let lateness = spec.windows.as_ref().map_or(0, |windows| windows.lateness);
+    let mut results = Vec::new();
+    for (group, mut rows) in groups {
+        rows.sort_by_key(|(corrects, _)| *corrects);
+        let mut revision = 0;
+        for end in 1..=rows.len() {
+            let corrects = rows[end - 1].0;
+            if rows.get(end).is_some_and(|(next, _)| *next == corrects) {
+                continue;
+            }
+            let mut result = group.clone();
             for (func, column) in &spec.aggregates {
-                let values = rows
+                let values = rows[..end]
                     .iter()
-                    .map(|(number, row)| &inputs[*number].columns[*column][*row])
+                    .map(|(_, (number, row))| &inputs[*number].columns[*column][*row])
                     .filter(|value| **value != Value::Null)
                     .collect::<Vec<_>>();
-                let rows = rows.len();
-                group.push(aggregate(*func, &spec.types[*column], &values, rows)?);
+                result.push(aggregate(*func, &spec.types[*column], &values, end)?);
             }
-            Some(group)
-        })
-        .collect::<Option<Vec<_>>>()
-        .map(|mut rows| {
-            rows.sort();
-            rows
-        });
-    outcome
+            if lateness > 0 {
+                revision += i128::from(corrects.is_some());
+                result.push(Value::Int(revision));
+            }
+            results.push(result);
+        }
+    }
+    results.sort();
+    Some(results)
 }
 
 /// The type of a result.

@@ -135,7 +135,7 @@ impl Context<'_> {
     /// A window's start.
     fn time_text(&self, start: i64) -> String {
         match &self.time_type {
-            Some(data_type) => crate::runtime::shard::time_text(start, data_type),
+            Some(data_type) => crate::runtime::emit::time_text(start, data_type),
             None => start.to_string(),
         }
     }

@@ -16,7 +16,7 @@ use super::columns::{KeyForm, sql_hash_codes};
 use super::*;
 use crate::key::group::{groups_of_shard, shard_of_group};
 use crate::time::event_time::{Unit, limits};
-use crate::time::window::Tumbling;
+use crate::time::window::{Place, Window, Windows};
 
 /// A table: its header, and its rows.
 type Vectors = (Vec<String>, Vec<Vec<String>>);
@@ -124,7 +124,7 @@ fn fields(data_type: &str, text: &str) -> Vec<ArrayRef> {
     };
     let types = types.split(';').filter(|t| !t.is_empty()).collect::<Vec<_>>();
     // Only the last field's text may hold no separator; the first one's is escaped too.
-    let texts = text.split(';').collect::<Vec<_>>();
+    let texts = text.splitn(types.len().max(1), ';').collect::<Vec<_>>();
     assert!(types.is_empty() || types.len() == texts.len(), "{data_type} {text}");
     types.iter().zip(texts).map(|(data_type, text)| column(data_type, text)).collect()
 }
@@ -192,7 +192,7 @@ fn bytes_of_sql_rows() {
         let types = row[0].strip_prefix("BinaryRow<").unwrap().strip_suffix('>').unwrap();
         let types = types.split(';').filter(|t| !t.is_empty()).collect::<Vec<_>>();
         let mut writer = row::RowWriter::new(types.len());
-        for (data_type, text) in types.iter().zip(row[1].split(';')) {
+        for (data_type, text) in types.iter().zip(row[1].splitn(types.len().max(1), ';')) {
             match *data_type {
                 "NULL" => writer.null(),
                 "STRING" => writer.text(unescaped(text).as_bytes()),
@@ -261,8 +261,10 @@ fn starts_of_windows() {
         let data_type = DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, None);
         let unit = Unit::of(&data_type, arrow::datatypes::TimeUnit::Millisecond).unwrap();
         let (size, offset) = (Duration::from_millis(size), Duration::from_millis(offset));
-        let windows = Tumbling::new(size, offset, unit, limits(&data_type)).unwrap();
-        assert_eq!(windows.start(n[0]), Some(n[3]), "{row:?}");
+        let window = Window::Tumbling { size, offset };
+        let windows = Windows::new(window, unit, limits(&data_type)).unwrap().unwrap();
+        let Place::In(slice) = windows.locate(n[0]) else { panic!("{row:?} has no window") };
+        assert_eq!(windows.start_of(slice.first), n[3], "{row:?}");
     }
 }
 

@@ -1,0 +1,63 @@
+//! How often the result of a key and window was corrected: the column `revision`.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Int32Array};
+use arrow::datatypes::{DataType, Field};
+
+use crate::aggregate::plan::{Output, Placed, Plan};
+use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::column::Column;
+use crate::kernel::Isa;
+use crate::state::rows::Rows;
+
+/// Name of the column.
+pub(crate) const REVISION: &str = "revision";
+
+/// One word: corrections given so far. Rows do not change it; the owner of the window counts it up.
+#[derive(Debug)]
+struct Revision;
+
+impl Plan {
+    /// Counts corrections of each key besides all else, as the last result column; answers the word among
+    /// those of the accumulators.
+    pub(crate) fn keep_revision(&mut self) -> usize {
+        let offset = self.words;
+        self.words += Revision.words();
+        self.outputs.push(Output {
+            field: Field::new(REVISION, DataType::Int32, false),
+            placed: self.accumulators.len(),
+            part: Part::Rows,
+            text: REVISION.to_owned(),
+        });
+        self.accumulators.push(Placed {
+            accumulator: Box::new(Revision),
+            offset,
+            column: None,
+            filter: None,
+        });
+        offset
+    }
+}
+
+impl Accumulator for Revision {
+    fn words(&self) -> usize {
+        1
+    }
+
+    fn init(&self, state: &mut [u64]) {
+        state[0] = 0;
+    }
+
+    fn update(&self, _: &mut Rows<'_>, _: usize, _: &mut Side, _: Option<&Column>, _: &[u32]) {}
+
+    fn update_dense(&self, _: Isa, _: &mut [u64], _: &mut Side, _: Option<&Column>, _: &[u32]) {}
+
+    fn merge(&self, _: &mut Rows<'_>, _: &mut Side, _: &Rows<'_>, _: &Side, _: usize) {}
+
+    fn emit(&self, _: Part, rows: &Rows<'_>, offset: usize, _: &Side) -> Result<ArrayRef, Misfit> {
+        let counts = (0..rows.len()).map(|k| rows.state(k, offset, 1)[0]);
+        let counts = counts.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
+        Ok(Arc::new(counts.collect::<Int32Array>()))
+    }
+}

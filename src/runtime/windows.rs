@@ -1,0 +1,355 @@
+//! The windows of one shard, from the first row to the last result.
+//!
+//! Rows and partials are kept once per [`Span`] of windows, in a pane each. When the watermark reaches a
+//! span's point, its pane is merged into the results of those of its windows that end by then; they are
+//! taken off the span, panes of spans that are now equal are merged, and panes of which no window is
+//! left are used again. So a window that no other overlaps costs no merge at all, a cumulating window
+//! one merge of the latest step, and a hopping window one merge for each slice in it.
+//!
+//! With an allowed lateness, results stay here until so long after their window's end. Spans of late rows
+//! have points after the ends of their windows; at each such point the results of the windows are
+//! corrected, and given again for the keys of the late rows.
+//!
+//! **Invariant:** every span's point lies after the watermark; spans without late rows of one end and one
+//! beginning are one.
+//!
+//! **Cost:** a search among the open spans per run of rows; memory of a pane per open span and, with an
+//! allowed lateness, per result that is kept; both bounded by the job's limit of open windows.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::Arc;
+
+use super::emit::{Bounds, Give, Results};
+use super::sessions::Sessions;
+use crate::config::Job;
+use crate::error::RunError;
+use crate::state::pane::{Pane, Scratch};
+use crate::time::window::{Span, Windows};
+
+/// Panes kept with their memory for later windows.
+const SPARE_PANES_MAX: usize = 4;
+
+/// Windows of one shard.
+#[derive(Debug)]
+pub(crate) struct OpenWindows {
+    job: Arc<Job>,
+    /// Panes by the windows that their rows are in.
+    open: BTreeMap<Span, Pane>,
+    /// Results that may still be corrected, by the end of their window.
+    given: BTreeMap<i64, Pane>,
+    sessions: Option<Sessions>,
+    /// How far windows are closed.
+    watermark: i64,
+    spare: Vec<Pane>,
+    scratch: Scratch,
+    /// The most panes that were in use at once.
+    len_max: usize,
+}
+
+/// Size of the state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct StateSize {
+    pub(crate) keys: usize,
+    pub(crate) bytes: usize,
+    pub(crate) huge_pages: bool,
+}
+
+impl OpenWindows {
+    pub(crate) fn new(job: Arc<Job>) -> Self {
+        Self {
+            sessions: Sessions::new(&job),
+            job,
+            open: BTreeMap::new(),
+            given: BTreeMap::new(),
+            watermark: i64::MIN,
+            spare: Vec::new(),
+            scratch: Scratch::default(),
+            len_max: 0,
+        }
+    }
+
+    /// The pane of `span`, opened if needed, and what work on it needs.
+    ///
+    /// # Errors
+    /// If that would be more than the job allows to be open.
+    pub(crate) fn pane(&mut self, span: Span) -> Result<(&mut Pane, &mut Scratch), RunError> {
+        let open = self.len();
+        let pane = match self.open.entry(span) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let job = &self.job;
+                if open >= job.open_windows_max {
+                    return Err(RunError::Limit(format!(
+                        "more than {} windows are open in one shard; raise the limit of open windows \
+                         (--open-windows), or lower the out-of-orderness or lateness, or make the \
+                         windows longer",
+                        job.open_windows_max
+                    )));
+                }
+                self.len_max = self.len_max.max(open + 1);
+                entry.insert(self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan)))
+            }
+        };
+        Ok((pane, &mut self.scratch))
+    }
+
+    /// Panes in use.
+    pub(crate) fn len(&self) -> usize {
+        self.open.len() + self.given.len()
+    }
+
+    /// The most panes that were in use at once.
+    pub(crate) fn len_max(&self) -> usize {
+        self.len_max
+    }
+
+    /// Looks at every pane.
+    pub(crate) fn size(&self) -> StateSize {
+        let mut size = StateSize { keys: 0, bytes: 0, huge_pages: true };
+        let sessions = self.sessions.iter().map(Sessions::open);
+        for pane in self.open.values().chain(self.given.values()).chain(sessions) {
+            size.keys += pane.len();
+            size.bytes += pane.bytes();
+            size.huge_pages &= pane.huge_pages();
+        }
+        size
+    }
+
+    /// Closes all windows that end at or before `watermark`, in order of their end, and gives their
+    /// results and corrections. Answers how far results are complete now: the watermark, or a little
+    /// less for sessions.
+    pub(crate) fn close(&mut self, watermark: i64, give: Give<'_>) -> Result<i64, RunError> {
+        let job = Arc::clone(&self.job);
+        self.watermark = watermark;
+        while let Some((&Span { point, .. }, _)) = self.open.first_key_value() {
+            if point > watermark {
+                break;
+            }
+            let parts = self.take_parts(point);
+            match (&job.windows, &mut self.sessions) {
+                (Some(windows), Some(sessions)) => {
+                    for (_, mut part) in parts {
+                        let begin = windows.start_of(point);
+                        sessions.enter(&job, begin, &mut part, &mut self.scratch, give)?;
+                        recycle(&mut self.spare, part);
+                    }
+                }
+                (Some(windows), None) if windows.lateness() > 0 => {
+                    self.close_or_correct(windows, point, parts, give)?;
+                }
+                _ => self.close_window(point, parts, give)?,
+            }
+        }
+        let Some(windows) = &job.windows else { return Ok(watermark) };
+        while let Some(entry) = self.given.first_entry() {
+            if entry.key().saturating_add(windows.lateness()) > watermark {
+                break;
+            }
+            recycle(&mut self.spare, entry.remove());
+        }
+        let Some(sessions) = &mut self.sessions else { return Ok(watermark) };
+        let complete = windows.end_by(watermark);
+        if sessions.end_by(complete) {
+            let mut part = self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan));
+            sessions.enter(&job, complete, &mut part, &mut self.scratch, give)?;
+            recycle(&mut self.spare, part);
+        }
+        Ok(complete)
+    }
+
+    /// Takes out the spans that are needed at `point`, the first of all.
+    fn take_parts(&mut self, point: i64) -> Vec<(Span, Pane)> {
+        let mut parts = Vec::new();
+        while let Some(entry) = self.open.first_entry() {
+            if entry.key().point > point {
+                break;
+            }
+            parts.push(entry.remove_entry());
+        }
+        parts
+    }
+
+    /// Gives the result of the window that ends at `end`, of which these are the parts.
+    fn close_window(
+        &mut self,
+        end: i64,
+        mut parts: Vec<(Span, Pane)>,
+        give: Give<'_>,
+    ) -> Result<(), RunError> {
+        let bounds = self.bounds(end);
+        if let [(_, only)] = &mut *parts {
+            give(
+                Results { pane: only, changed: None, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
+        } else {
+            let mut whole = self.merged(&mut parts);
+            give(
+                Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
+            recycle(&mut self.spare, whole);
+        }
+        self.reopen(end, parts);
+        Ok(())
+    }
+
+    /// What is due at `point` where late rows are allowed: the result of the window that ends there, and
+    /// corrections of those that ended before.
+    fn close_or_correct(
+        &mut self,
+        windows: &Windows,
+        point: i64,
+        mut parts: Vec<(Span, Pane)>,
+        give: Give<'_>,
+    ) -> Result<(), RunError> {
+        let due = parts.iter().enumerate().flat_map(|(i, (span, _))| {
+            windows.ends(span).take_while(|end| *end <= point).map(move |end| (end, i))
+        });
+        let mut by_end = BTreeMap::<i64, Vec<usize>>::new();
+        for (end, part) in due {
+            by_end.entry(end).or_default().push(part);
+        }
+        for (end, of) in by_end {
+            let mut whole = self.spare_pane();
+            match *of {
+                // Of no other window, as all are that do not overlap.
+                [only] if parts[only].0.first == parts[only].0.last => {
+                    std::mem::swap(&mut whole, &mut parts[only].1);
+                }
+                _ => {
+                    for part in of {
+                        whole.merge(&self.job.plan, &mut parts[part].1, &mut self.scratch);
+                    }
+                }
+            }
+            let bounds = self.bounds(end);
+            if end == point {
+                give(
+                    Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                    &mut self.scratch,
+                )?;
+                self.given.insert(end, whole);
+                continue;
+            }
+            let mut given = self.given.remove(&end).unwrap_or_else(|| self.spare_pane());
+            let revision =
+                self.job.revision.expect("a job that allows late rows counts corrections");
+            given.correct(&self.job.plan, &mut whole, revision, &mut self.scratch);
+            let changed = Some(&mut whole);
+            give(
+                Results { pane: &mut given, changed, bounds, is_early: false },
+                &mut self.scratch,
+            )?;
+            self.given.insert(end, given);
+            recycle(&mut self.spare, whole);
+        }
+        self.reopen(point, parts);
+        Ok(())
+    }
+
+    /// Puts parts back under the windows that are left of their spans after `end`.
+    fn reopen(&mut self, end: i64, parts: Vec<(Span, Pane)>) {
+        let job = Arc::clone(&self.job);
+        for (span, mut pane) in parts {
+            let Some(windows) = job.windows.as_ref().filter(|_| span.last > end) else {
+                recycle(&mut self.spare, pane);
+                continue;
+            };
+            let span = Span::on_time(windows.end_after(end), span.last);
+            if let Some(mut other) = self.open.remove(&span) {
+                if other.len() > pane.len() {
+                    std::mem::swap(&mut other, &mut pane);
+                }
+                pane.merge(&job.plan, &mut other, &mut self.scratch);
+                recycle(&mut self.spare, other);
+            }
+            self.open.insert(span, pane);
+        }
+    }
+
+    fn bounds(&self, end: i64) -> Bounds {
+        match &self.job.windows {
+            None => Bounds::None,
+            Some(windows) => Bounds::Window { start: windows.start_of(end), end },
+        }
+    }
+
+    /// A pane with everything in `parts`, which are left as they are.
+    fn merged(&mut self, parts: &mut [(Span, Pane)]) -> Pane {
+        let mut whole = self.spare_pane();
+        for (_, part) in parts {
+            whole.merge(&self.job.plan, part, &mut self.scratch);
+        }
+        whole
+    }
+
+    /// An empty pane.
+    fn spare_pane(&mut self) -> Pane {
+        self.spare.pop().unwrap_or_else(|| Pane::new(&self.job.keys, &self.job.plan))
+    }
+
+    /// Gives the results of all open windows as they stand, in order of their end, and changes nothing.
+    pub(crate) fn snapshot(&mut self, give: Give<'_>) -> Result<(), RunError> {
+        let job = Arc::clone(&self.job);
+        let Some(windows) = &job.windows else {
+            let bounds = Bounds::None;
+            return self.open.values_mut().try_for_each(|pane| {
+                give(Results { pane, changed: None, bounds, is_early: true }, &mut self.scratch)
+            });
+        };
+        if self.sessions.is_some() {
+            return self.snapshot_sessions(windows, give);
+        }
+        let mut by_end = BTreeMap::<i64, Vec<Span>>::new();
+        for span in self.open.keys() {
+            for end in windows.ends(span).filter(|end| *end > self.watermark) {
+                by_end.entry(end).or_default().push(*span);
+            }
+        }
+        for (end, spans) in by_end {
+            let bounds = self.bounds(end);
+            let mut whole = self.spare_pane();
+            for span in &spans {
+                let part = self.open.get_mut(span).expect("a span that is open");
+                if let [_] = *spans {
+                    give(
+                        Results { pane: part, changed: None, bounds, is_early: true },
+                        &mut self.scratch,
+                    )?;
+                } else {
+                    whole.merge(&job.plan, part, &mut self.scratch);
+                }
+            }
+            if spans.len() > 1 {
+                give(
+                    Results { pane: &mut whole, changed: None, bounds, is_early: true },
+                    &mut self.scratch,
+                )?;
+            }
+            recycle(&mut self.spare, whole);
+        }
+        Ok(())
+    }
+
+    fn snapshot_sessions(&mut self, windows: &Windows, give: Give<'_>) -> Result<(), RunError> {
+        let Some(sessions) = &mut self.sessions else { return Ok(()) };
+        let job = &self.job;
+        let mut copy = sessions.copy(job, &mut self.scratch);
+        let mut part = Pane::new(&job.keys, &job.plan);
+        for (span, pane) in &mut self.open {
+            part.merge(&job.plan, pane, &mut self.scratch);
+            copy.enter(job, windows.start_of(span.point), &mut part, &mut self.scratch, give)?;
+        }
+        copy.enter(job, i64::MAX, &mut part, &mut self.scratch, give)
+    }
+}
+
+/// Keeps a pane's memory for later.
+fn recycle(spare: &mut Vec<Pane>, mut pane: Pane) {
+    if spare.len() < SPARE_PANES_MAX {
+        pane.clear();
+        spare.push(pane);
+    }
+}
