@@ -45,11 +45,20 @@ pub(crate) struct Partials {
     pub(crate) rows: u64,
     /// Partials (keys times windows) handed on.
     pub(crate) handed_on: u64,
+    /// No pane holds more keys.
+    keys_max: usize,
 }
 
 impl Partials {
     pub(crate) fn new(job: Arc<Job>) -> Self {
-        Self { job, windows: BTreeMap::new(), scratch: Scratch::default(), rows: 0, handed_on: 0 }
+        Self {
+            job,
+            windows: BTreeMap::new(),
+            scratch: Scratch::default(),
+            rows: 0,
+            handed_on: 0,
+            keys_max: 0,
+        }
     }
 
     fn pane(&mut self, window: Span, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
@@ -74,6 +83,8 @@ impl Partials {
     ) {
         let (pane, scratch, job) = self.pane(window, owner, salt);
         pane.update_one_key(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+        let keys = pane.len();
+        self.keys_max = self.keys_max.max(keys);
         self.rows += rows.count() as u64;
     }
 
@@ -85,6 +96,8 @@ impl Partials {
             start = segment.end;
             let (pane, scratch, job) = self.pane(segment.window, owner, 0);
             pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+            let keys = pane.len();
+            self.keys_max = self.keys_max.max(keys);
         }
         self.rows += part.selection.len() as u64;
     }
@@ -121,9 +134,15 @@ impl Partials {
     /// open.
     pub(crate) fn take_early(&mut self, owner: usize, keys_max: usize) -> Vec<Partial> {
         let mut partials = Vec::new();
+        // There may be many windows, and this is asked with every batch.
+        if self.keys_max <= keys_max {
+            return partials;
+        }
         for (window, owners) in &mut self.windows {
             owners[owner].send(*window, keys_max, &mut partials);
         }
+        let held = self.windows.values().flatten().flat_map(|held| &held.panes);
+        self.keys_max = held.map(Pane::len).max().unwrap_or(0);
         self.hand_on(partials)
     }
 

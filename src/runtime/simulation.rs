@@ -122,6 +122,7 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
                 Kind::Cumulate { step, max } => {
                     Window::Cumulate { step: millis(step), max: millis(max), offset }
                 }
+                Kind::Months { .. } => unreachable!("not drawn"),
                 Kind::Session { gap } => Window::Session { gap: millis(gap) },
             })
             .out_of_orderness(millis(windows.out_of_orderness))

@@ -3,7 +3,7 @@
 
     duckdb_check.py SALTMILL DATA_FOLDER
 
-Keys, counts, integers, minima and maxima must be equal, averages and sums of floats to 1e-12 relative (DuckDB's
+Also windows of every kind, and which rows are late. Keys, counts, integers, minima and maxima must be equal, averages and sums of floats to 1e-12 relative (DuckDB's
 `favg` and `fsum`, which are Kahan sums; its plain ones are not that precise). Exit code 1 if anything differs.
 """
 
@@ -33,6 +33,9 @@ class Case:
     aggregates: str
     columns: list[str]
     options: list[str]
+    # Windows other than tumbling: start and end of a row's window, and the rows to which these apply.
+    bounds: tuple[str, str] | None = None
+    rows: str = "{source}"
 
 
 RETAIL = "online_retail/online_retail.csv.gz"
@@ -77,7 +80,64 @@ def vega(keys: list[str], window: str, interval: str, *options: str) -> Case:
     return Case(VEGA, VEGA_SQL, keys, "date", window, interval, VEGA_AGG, VEGA_COLUMNS, list(options))
 
 
+def overlapping(keys: list[str], size: int, slide: int) -> Case:
+    """Hopping windows of `size` minutes every `slide` minutes: each row once for each window that holds it."""
+    start = f"time_bucket(INTERVAL '{slide} minutes', date, TIMESTAMP '1970-01-01') - INTERVAL 1 MINUTE * {slide} * k"
+    end = f"{start} + INTERVAL '{size} minutes'"
+    rows = f"(SELECT * FROM {{source}}, range({-(-size // slide)}) AS windows(k)) WHERE {end} > date"
+    return Case(
+        VEGA, VEGA_SQL, keys, "date", f"hopping:{size}m/{slide}m", f"hopping {size}m/{slide}m", VEGA_AGG, VEGA_COLUMNS,
+        [], (start, end), rows,
+    )
+
+
+def monthly(keys: list[str]) -> Case:
+    start = "date_trunc('month', InvoiceDate)"
+    return Case(
+        RETAIL, RETAIL_SQL, keys, "InvoiceDate", "tumbling:1mo", "calendar month", RETAIL_AGG, RETAIL_COLUMNS, [],
+        (start, f"{start} + INTERVAL 1 MONTH"),
+    )
+
+
+def local_days(keys: list[str], zone: str) -> Case:
+    """Days of a zone; the times are taken as UTC."""
+    local = f"date_trunc('day', timezone('{zone}', timezone('UTC', time_hour)))"
+    utc = "timezone('UTC', timezone('{zone}', {local}))"
+    start = utc.format(zone=zone, local=local)
+    end = utc.format(zone=zone, local=f"{local} + INTERVAL 1 DAY")
+    return Case(
+        FLIGHTS, FLIGHTS_SQL, keys, "time_hour", f"tumbling:1d@{zone}", f"day in {zone}", FLIGHTS_AGG,
+        FLIGHTS_COLUMNS, FLIGHTS_OPTIONS, (start, end),
+    )
+
+
+def sessions(keys: list[str], minutes: int) -> Case:
+    """Sessions, numbered per key by the rows that begin one."""
+    partition = "PARTITION BY " + ", ".join(f'"{key}"' for key in keys) if keys else ""
+    gap = f"INTERVAL '{minutes} minutes'"
+    rows = f"""(
+        SELECT *, min(InvoiceDate) OVER session AS first, max(InvoiceDate) OVER session + {gap} AS last FROM (
+            SELECT *, sum(begins) OVER ({partition} ORDER BY InvoiceDate) AS number FROM (
+                SELECT *, coalesce((InvoiceDate - lag(InvoiceDate) OVER ({partition} ORDER BY InvoiceDate) >= {gap})::INT, 0)
+                    AS begins
+                FROM {{source}}))
+        WINDOW session AS ({partition + ", " if partition else "PARTITION BY "}number))"""
+    return Case(
+        RETAIL, RETAIL_SQL, keys, "InvoiceDate", f"session:{minutes}m", f"session of {minutes} minutes", RETAIL_AGG,
+        RETAIL_COLUMNS, ["--out-of-orderness", "1h"], ("first", "last"), rows,
+    )
+
+
 CASES = [
+    overlapping(["origin"], 60, 15),
+    overlapping(["origin", "destination"], 50, 20),
+    monthly(["Country"]),
+    monthly(["Country", "StockCode"]),
+    local_days(["carrier"], "America/New_York"),
+    local_days(["origin"], "Australia/Lord_Howe"),
+    sessions(["CustomerID"], 30),
+    sessions(["Country", "StockCode"], 600),
+    sessions([], 15),
     retail(["CustomerID"], "1d", "1 day"),
     retail(["Country", "CustomerID"], "12h", "12 hours", "--workers", "3"),
     retail(["StockCode"], "none", ""),
@@ -100,13 +160,15 @@ def saltmill_rows(program: str, case: Case, path: Path, folder: Path) -> tuple[l
         command += ["--key", ",".join(case.keys)]
     windowed = case.window != "none"
     if windowed:
-        command += ["--time", case.time, "--window", f"tumbling:{case.window}"]
+        window = case.window if ":" in case.window else f"tumbling:{case.window}"
+        command += ["--time", case.time, "--window", window]
     ran = subprocess.run(command, capture_output=True, text=True)
     if ran.returncode != 0 or ran.stderr:
         raise SystemExit(f"{' '.join(command)}\nexit code {ran.returncode}: {ran.stderr}")
     bounds = "epoch_us(window_start), epoch_us(window_end), * EXCLUDE (window_start, window_end)"
     select = bounds if windowed else "*"
-    rows = duckdb.sql(f"SELECT {select} FROM read_parquet('{out}')").fetchall()
+    order = "ORDER BY " + ", ".join(f"{i + 1} NULLS FIRST" for i in range(len(case.keys) + 2)) if case.bounds else ""
+    rows = duckdb.sql(f"SELECT {select} FROM read_parquet('{out}') {order}").fetchall()
     return rows, json.loads(stats.read_text())
 
 
@@ -115,13 +177,19 @@ def duckdb_rows(case: Case, path: Path) -> tuple[list[tuple], int]:
     source = case.source.format(path=path)
     groups = [f'"{key}"' for key in case.keys]
     select = list(groups)
-    if case.window != "none":
+    rows_of = case.rows.format(source=source)
+    if case.bounds:
+        start, end = case.bounds
+        select = [f"epoch_us({start})", f"epoch_us({end})", *select]
+        groups = [start, end, *groups]
+    elif case.window != "none":
         start = f"time_bucket(INTERVAL '{case.interval}', {case.time}, TIMESTAMP '1970-01-01')"
         select = [f"epoch_us({start})", f"epoch_us({start} + INTERVAL '{case.interval}')", *select]
         groups = [start, *groups]
+    # Sessions leave in steps of time, so the program's rows are sorted here as well.
     order = ", ".join(f"{i + 1} NULLS FIRST" for i in range(len(select)))
     group_by = f"GROUP BY {', '.join(groups)} ORDER BY {order}" if groups else ""
-    rows = duckdb.sql(f"SELECT {', '.join(select + case.columns)} FROM {source} {group_by}").fetchall()
+    rows = duckdb.sql(f"SELECT {', '.join(select + case.columns)} FROM {rows_of} {group_by}").fetchall()
     return rows, duckdb.sql(f"SELECT count(*) FROM {source}").fetchall()[0][0]
 
 
@@ -158,12 +226,54 @@ def check(program: str, data: Path, case: Case) -> bool:
     return not found
 
 
+def check_late(program: str, data: Path) -> bool:
+    """Flights in file order are nearly all late, and exactly those are kept; in order of time none is."""
+    path = data / FLIGHTS
+    source = FLIGHTS_SQL.format(path=path)[:-1] + ", parallel=false)"
+    hour_end = "time_bucket(INTERVAL '1 hour', time_hour, TIMESTAMP '1970-01-01') + INTERVAL '1 hour'"
+    latest = "max(time_hour) OVER (ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    duckdb.sql("SET preserve_insertion_order = true")
+    rows_of = f"SELECT * EXCLUDE (latest) FROM (SELECT *, {latest} AS latest FROM {source}) WHERE {hour_end} <= latest"
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        late, stats, ordered = folder / "late.parquet", folder / "stats.json", folder / "sorted.parquet"
+        job = ["--null", "NA", "--time", "time_hour", "--window", "tumbling:1h", "--key", "carrier", "--agg", "count"]
+        job += ["--stats", str(stats), "--output", str(folder / "out.csv"), "--progress", "never"]
+
+        def run(*more: str) -> dict:
+            subprocess.run([program, "run", *more, *job], check=True, capture_output=True)
+            return json.loads(stats.read_text())
+
+        counts = run(str(path), "--late", str(late), "--schema", "tailnum:utf8")
+        kept = f"SELECT * REPLACE (time_hour::TIMESTAMP AS time_hour) FROM read_parquet('{late}')"
+        duckdb.sql(f"CREATE OR REPLACE TEMP TABLE expected AS {rows_of}")
+        duckdb.sql(f"CREATE OR REPLACE TEMP TABLE kept AS {kept}")
+        columns = duckdb.sql("SELECT column_name FROM (DESCRIBE expected)").fetchall()
+        row = "md5(concat_ws('|', " + ", ".join(f"coalesce(\"{c}\"::VARCHAR, '-')" for (c,) in columns) + "))"
+        differing = duckdb.sql(
+            f"(SELECT {row} FROM expected EXCEPT ALL SELECT {row} FROM kept) UNION ALL "
+            f"(SELECT {row} FROM kept EXCEPT ALL SELECT {row} FROM expected)"
+        ).fetchall()
+        rows_late = duckdb.sql("SELECT count(*) FROM expected").fetchall()[0][0]
+        sums = counts["rows_aggregated"] + counts["rows_late"] == counts["rows_in"]
+        duckdb.sql(f"COPY (SELECT * FROM {source} ORDER BY time_hour) TO '{ordered}' (FORMAT parquet)")
+        patient = run(str(ordered), "--out-of-orderness", "24h")
+    equal = sums and counts["rows_late"] == rows_late and not differing and patient["rows_late"] == 0
+    share = counts["rows_late"] / counts["rows_in"]
+    print(
+        f"{FLIGHTS} in file order: {counts['rows_late']} of {counts['rows_in']} rows late ({share:.1%}), DuckDB says "
+        f"{rows_late}; {len(differing)} rows differ; in order of time {patient['rows_late']} late", flush=True,
+    )
+    return equal
+
+
 def main() -> int:
     if len(sys.argv) != 3:
         print(__doc__, file=sys.stderr)
         return 2
     program, data = sys.argv[1], Path(sys.argv[2])
-    return 0 if all([check(program, data, case) for case in CASES]) else 1
+    verdicts = [check(program, data, case) for case in CASES]
+    return 0 if all([*verdicts, check_late(program, data)]) else 1
 
 
 if __name__ == "__main__":

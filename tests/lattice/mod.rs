@@ -12,6 +12,7 @@ use arrow::record_batch::RecordBatch;
 use saltmill::config::{HotList, SkewMode};
 use saltmill::kernel::Isa;
 use saltmill::skew::policy::Salts;
+use saltmill::time::window::{CalendarUnit, Zone};
 use saltmill::{Aggregate, Job, JobBuilder, Window};
 
 use crate::oracle::rng::Rng;
@@ -103,9 +104,22 @@ const TIME_TYPES: &[fn() -> DataType] = &[
     || DataType::Int8,
 ];
 
-fn window_kind(rng: &mut Rng) -> Kind {
+/// Units of time in a day.
+fn day_units(data_type: &DataType) -> i128 {
+    match data_type {
+        DataType::Date32 => 1,
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => 86_400_000_000_000,
+        DataType::Timestamp(TimeUnit::Microsecond, _) => 86_400_000_000,
+        DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => 86_400_000,
+        // Plain integers are said to be seconds.
+        _ => 86_400,
+    }
+}
+
+fn window_kind(rng: &mut Rng, data_type: &DataType) -> Kind {
     let sizes = [1, 2, 7, 10, 60, 100];
-    match rng.below(7) {
+    match rng.below(8) {
+        7 => Kind::Months { count: *rng.pick(&[1, 1, 3, 12]), day: day_units(data_type) },
         5 | 6 => Kind::Session { gap: *rng.pick(&[1, 2, 3, 5, 7, 30]) },
         0 | 1 => Kind::Tumbling { size: *rng.pick(&sizes) },
         2 | 3 => {
@@ -144,7 +158,7 @@ impl Case {
         }
         let types = fields.iter().map(|field| field.data_type().clone()).collect::<Vec<_>>();
         let small = |rng: &mut Rng, choices: &[i128]| *rng.pick(choices);
-        let kind = window_kind(rng);
+        let kind = window_kind(rng, time.map_or(&DataType::Null, |time| &types[time]));
         let lateness = match kind {
             Kind::Session { .. } => 0,
             _ => small(rng, &[0, 0, 1, 3, 20, 100]),
@@ -223,6 +237,11 @@ impl Case {
                     Kind::Cumulate { step, max } => {
                         Window::Cumulate { step: duration(step), max: duration(max), offset }
                     }
+                    Kind::Months { count, .. } => Window::Calendar {
+                        unit: CalendarUnit::Month,
+                        count: u32::try_from(count).expect("small"),
+                        zone: Zone::UTC,
+                    },
                     Kind::Session { gap } => Window::Session { gap: duration(gap) },
                 })
                 .out_of_orderness(duration(windows.out_of_orderness))

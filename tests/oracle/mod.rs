@@ -51,10 +51,39 @@ pub(crate) struct Windows {
 /// Which windows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Kind {
-    Tumbling { size: i128 },
-    Hopping { size: i128, slide: i128 },
-    Cumulate { step: i128, max: i128 },
-    Session { gap: i128 },
+    Tumbling {
+        size: i128,
+    },
+    Hopping {
+        size: i128,
+        slide: i128,
+    },
+    Cumulate {
+        step: i128,
+        max: i128,
+    },
+    Session {
+        gap: i128,
+    },
+    /// Calendar months of UTC, with so many units of time in a day.
+    Months {
+        count: i128,
+        day: i128,
+    },
+}
+
+/// Days from 1970 beyond which there is no calendar.
+const CALENDAR_DAYS: i128 = 6_000_000_000_000 / 86_400;
+
+/// First day of a month, counted in days since 1970-01-01; months are counted since January 1970.
+fn first_of(month: i128) -> i128 {
+    let (year, month) = (1970 + month.div_euclid(12), month.rem_euclid(12));
+    let leaps = |year: i128| year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
+    let days_before = |year: i128| 365 * year + leaps(year - 1);
+    let is_leap = leaps(year) > leaps(year - 1);
+    let lengths = [31, 28 + i128::from(is_leap), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let months = usize::try_from(month).expect("of a year");
+    days_before(year) - days_before(1970) + lengths[..months].iter().sum::<i128>()
 }
 
 impl Windows {
@@ -64,6 +93,7 @@ impl Windows {
             Kind::Tumbling { size } | Kind::Hopping { size, .. } => size,
             Kind::Cumulate { max, .. } => max,
             Kind::Session { gap } => gap,
+            Kind::Months { count, day } => 30 * count * day,
         }
     }
 
@@ -83,6 +113,22 @@ impl Windows {
                 let start = floor(max);
                 let ends = (1..=max / step).map(|k| start + k * step);
                 ends.filter(|end| time < *end).map(|end| (start, end)).collect()
+            }
+            Kind::Months { count, day } => {
+                let date = time.div_euclid(day);
+                if date.abs() > CALENDAR_DAYS {
+                    return vec![(i128::MIN, i128::MAX)];
+                }
+                // A month has at least 28 days and, over some time, more than 30.
+                let mut month = date.div_euclid(31);
+                while first_of(month + 1) <= date {
+                    month += 1 + (date - first_of(month + 1)) / 31;
+                }
+                while first_of(month) > date {
+                    month -= 1 + (first_of(month) - date) / 32;
+                }
+                let first = month - month.rem_euclid(count);
+                vec![(first_of(first) * day, first_of(first + count) * day)]
             }
             // Of this row alone.
             Kind::Session { gap } => vec![(time, time + gap)],
