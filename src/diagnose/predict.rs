@@ -22,7 +22,9 @@ pub const SIDETRACK_OF_FAIR_SHARE: f64 = 0.1;
 /// Most keys that are sidetracked: each one has to be named.
 pub const SIDETRACK_KEYS_MAX: usize = 64;
 
-/// A number of salts is enough if its max/mean is at most so many times the best one's.
+/// A number of salts is enough if its max/mean is at most this, ..
+const ENOUGH: f64 = 1.25;
+/// .. or, where none is, at most so many times the best one's.
 const NEAR_BEST: f64 = 1.05;
 
 /// Keys below this part of a subtask's fair share are not replayed one by one.
@@ -203,10 +205,10 @@ impl<'a> Replay<'a> {
             let cure = Cure::Sidetracking { keys: hot.len(), salts };
             all.push(self.prediction(cure, loads));
         }
-        // The fewest salts that come near the best.
+        // The fewest salts that are enough.
         let ratio = |prediction: &Prediction| prediction.imbalance.max_over_mean;
         let best = all.iter().map(ratio).fold(f64::INFINITY, f64::min);
-        Ok(all.into_iter().find(|prediction| ratio(prediction) <= NEAR_BEST * best))
+        Ok(all.into_iter().find(|prediction| ratio(prediction) <= (NEAR_BEST * best).max(ENOUGH)))
     }
 
     /// What Saltmill does: rows of hot keys are aggregated by whoever reads them, all others by the owner.

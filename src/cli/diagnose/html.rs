@@ -88,8 +88,8 @@ fn write_table(table: &Table, out: &mut String) {
 /// Width of plots, in units of their own.
 const WIDTH: f64 = 900.0;
 /// Room for labels to the left of bars, and for numbers to the right.
-const LABELS: f64 = 190.0;
-const NUMBERS: f64 = 230.0;
+const LABELS: f64 = 250.0;
+const NUMBERS: f64 = 210.0;
 /// Height of a bar with its gap.
 const ROW: f64 = 22.0;
 

@@ -103,7 +103,7 @@ impl Context<'_> {
         });
         let bounded = (!self.diagnosis.profile.counted.exact).then(|| {
             "Rows of key groups and subtasks are exact; rows of heavy keys lie within the bounds given, and the \
-             number of different keys is an estimate (to 2 % or so)."
+             number of different keys is an estimate (to 1 % or so)."
                 .to_owned()
         });
         let outgrown = self.outgrown.then(|| {

@@ -7,7 +7,7 @@ use crate::diagnose::Diagnosis;
 use crate::diagnose::advice::{Step, key_text};
 use crate::diagnose::findings::{Face, looks_like_nobody, of_fair_share};
 use crate::diagnose::flink_sql::{Query, interval, salted, settings, sidetracking};
-use crate::diagnose::predict::whose;
+use crate::diagnose::predict::{Cure, whose};
 use crate::diagnose::profile::TopKey;
 use crate::diagnose::windows::Windows;
 use crate::key::flink::data_skew_percent;
@@ -73,7 +73,7 @@ impl Report<'_> {
         let mut rows = vec![
             ["rows".into(), thousands(counted.rows)],
             ["different keys".into(), format!("{keys}{}", thousands(counted.keys))],
-            ["as uneven as so many equal keys".into(), format!("{:.1}", counted.effective_keys)],
+            ["as uneven as so many equal keys".into(), approximate(counted.effective_keys)],
             ["counted".into(), self.context.counting_text()],
             [
                 "assignment".into(),
@@ -325,11 +325,25 @@ impl Report<'_> {
                 .into(),
         ));
         blocks.push(Block::Code(salted(&query)));
-        if let Some(sql) = sidetracking(&query, &diagnosis.profile) {
+        let apart = diagnosis.predictions.iter().find_map(|prediction| match prediction.cure {
+            Cure::Sidetracking { salts, .. } => Some(Query { salts, ..query }),
+            _ => None,
+        });
+        if let Some(sql) = apart.and_then(|query| sidetracking(&query, &diagnosis.profile)) {
             blocks.push(Block::Text("The hot keys only:".into()));
             blocks.push(Block::Code(sql));
         }
     }
+}
+
+/// A number that need not be whole.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a large number for people"
+)]
+fn approximate(number: f64) -> String {
+    if number < 1_000.0 { format!("{number:.1}") } else { thousands(number.round() as u64) }
 }
 
 fn sentence(text: &str) -> String {
