@@ -14,8 +14,11 @@ pub const MILD_MAX_OVER_MEAN: f64 = 1.5;
 /// A key is hot if it has this part of a subtask's fair share.
 pub const HOT_OF_FAIR_SHARE: f64 = 0.25;
 
-/// A key alone makes its subtask the busiest if it has this part of a fair share.
+/// A key alone makes its subtask the busiest if it has this part of a fair share, ..
 const ALONE_OF_FAIR_SHARE: f64 = 0.5;
+
+/// .. and so many times the rows of a mean key: among a handful of like keys none is hot.
+const ALONE_OF_MEAN: f64 = 2.0;
 
 /// Keys that look like nobody in particular are called out from this share on, ..
 const DEFAULT_SHARE_MIN: f64 = 0.001;
@@ -141,11 +144,11 @@ impl Findings {
             loads,
             hot,
         };
-        findings.faces = findings.judge();
+        findings.faces = findings.judge(profile);
         findings
     }
 
-    fn judge(&self) -> Vec<Face> {
+    fn judge(&self, profile: &Profile) -> Vec<Face> {
         let mut faces = Vec::new();
         let excess = |ratio: f64| ratio - 1.0;
         let all = excess(self.imbalance.max_over_mean);
@@ -154,7 +157,7 @@ impl Findings {
         } else {
             let cold = excess(self.without_hot.max_over_mean);
             let groups = excess(self.fit.max_over_mean);
-            if cold <= all / 2.0 && self.busiest_has_a_hot_key() {
+            if cold <= all / 2.0 && self.busiest_has_a_hot_key(profile) {
                 faces.push(Face::KeySkew);
             }
             // Without hot keys, unless they are many, only the groups are left as a reason.
@@ -162,7 +165,7 @@ impl Findings {
                 faces.push(Face::UnevenGroups);
             }
             if faces.is_empty() {
-                faces.push(if self.busiest_has_a_hot_key() {
+                faces.push(if self.busiest_has_a_hot_key(profile) {
                     Face::KeySkew
                 } else {
                     Face::FewKeys
@@ -176,14 +179,14 @@ impl Findings {
     }
 
     /// Whether the busiest subtask owns a key that alone explains it; many middling ones are another matter.
-    fn busiest_has_a_hot_key(&self) -> bool {
-        let all = self.loads.iter().sum::<u64>();
-        let fair = to_f64(all) / to_f64(self.loads.len() as u64);
+    fn busiest_has_a_hot_key(&self, profile: &Profile) -> bool {
+        let mean = to_f64(profile.counted.rows) / to_f64(profile.counted.keys.max(1));
         let busiest = self.loads.iter().max().copied().unwrap_or(0);
         // Of equals, any will do.
         self.hot.iter().any(|key| {
             self.loads[usize::from(key.subtask)] == busiest
-                && to_f64(key.rows) >= ALONE_OF_FAIR_SHARE * fair
+                && of_fair_share(profile, key.rows) >= ALONE_OF_FAIR_SHARE
+                && to_f64(key.rows) >= ALONE_OF_MEAN * mean
         })
     }
 

@@ -16,6 +16,8 @@ pub mod findings;
 pub mod predict;
 pub mod advice;
 pub mod flink_sql;
+#[cfg(test)]
+mod tests;
 
 use advice::Advice;
 use findings::Findings;

@@ -1,5 +1,7 @@
 //! The picture: shards with bars, hot keys, alerts.
 
+use std::fmt::Write as _;
+
 use indicatif::{HumanBytes, HumanCount};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -52,7 +54,7 @@ fn head_line(state: &WatchState) -> String {
         imbalance.cov
     );
     if let Some(lag) = state.lag_s() {
-        line += &format!("   {lag:.1} s behind the clock");
+        let _ = write!(line, "   {lag:.1} s behind the clock");
     }
     line
 }

@@ -1,5 +1,6 @@
 //! What is shown: the engine's numbers as rates, and what is wrong with them.
 
+use std::fmt::Write as _;
 use std::time::{Duration, UNIX_EPOCH};
 
 use indicatif::HumanCount;
@@ -142,17 +143,18 @@ impl WatchState {
         if let Some(key) = self.hot_keys.first() {
             let name = key.key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             let number = self.hot_keys.len();
-            line += &format!(
+            let _ = write!(
+                line,
                 ", {number} hot (first {name}, {}, {} salts)",
                 percent(key.share),
                 key.salts
             );
         }
         if let Some(lag) = self.lag_s() {
-            line += &format!(", {lag:.1} s behind the clock");
+            let _ = write!(line, ", {lag:.1} s behind the clock");
         }
         for alert in self.alerts() {
-            line += &format!("; {alert}");
+            let _ = write!(line, "; {alert}");
         }
         line
     }
