@@ -161,7 +161,7 @@ impl Placement {
         Ok(keys.hashes)
     }
 
-    /// Placement of keys to which a salt was added, as their last column ([`salts`]).
+    /// Placement of keys to which a salt was added, as their last column.
     ///
     /// # Errors
     /// As [`Placement::new`].
