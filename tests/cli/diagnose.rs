@@ -246,7 +246,17 @@ fn the_prediction_for_adaptive_salting_comes_true() {
         let unmitigated = stats["imbalance"]["unmitigated_rows_max_over_mean"].as_f64().unwrap();
         assert!((unmitigated / ratio(&report) - 1.0).abs() < 1e-6, "{unmitigated} {report}");
         let measured = stats["imbalance"]["rows_max_over_mean"].as_f64().unwrap();
-        assert!((measured / predicted - 1.0).abs() <= 0.05, "{measured} {predicted}");
+        // Until the key has been found its rows go to their owner, which a worker that reads less meanwhile
+        // may make good or not; of a longer stream that is less.
+        let found_at = stats["hot_keys"][0]["promoted_at_row"].as_f64().unwrap();
+        let before = found_at / stats["rows_in"].as_f64().unwrap();
+        assert!(before < 0.2, "{before}");
+        let at_worst = predicted * (1.0 - before) + unmitigated * before;
+        println!(
+            "{measured} measured, {predicted} predicted, {at_worst} with row {found_at} in mind"
+        );
+        let expected = predicted * 0.95..=at_worst * 1.05;
+        assert!(expected.contains(&measured), "{measured} {expected:?}");
     }
 }
 
