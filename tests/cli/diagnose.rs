@@ -233,7 +233,7 @@ fn bounds_hold_where_keys_are_not_counted_one_by_one() {
 fn the_prediction_for_adaptive_salting_comes_true() {
     let scratch = Scratch::new();
     let file = scratch.path("hot.parquet");
-    run_line(&format!("gen --rows 4M --keys 10K --dist hot:0.6 --output {file}")).fine();
+    run_line(&format!("gen --rows 8M --keys 10K --dist hot:0.6 --output {file}")).fine();
     for workers in [2, 4] {
         let report = diagnose(&format!("{file} --key key --assign native --parallelism {workers}"));
         let predicted = predicted(&report, "adaptive")["max_over_mean"].as_f64().unwrap();
