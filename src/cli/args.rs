@@ -52,6 +52,11 @@ pub(super) enum Command {
     /// Every run must give the same results. They are compared by a checksum: the sum, modulo 2^64,
     /// of the 64-bit rapidhash of each result row in Arrow's row format, which does not depend on
     /// the order of rows.
+    ///
+    /// With --against, other settings or inputs take turns with this one in the same process, and the
+    /// ratio of each pair of runs is reported:
+    ///
+    ///   saltmill bench h80.parquet --key key --agg 'sum(value)' --against '--skew off'
     #[command(verbatim_doc_comment)]
     Bench(Box<BenchArgs>),
     /// Show which subtask owns which key groups and keys
@@ -146,6 +151,16 @@ pub(super) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 5, help_heading = "Output")]
     pub(super) runs: usize,
 
+    /// Take turns with the same command changed by these options or inputs
+    ///
+    /// What is written here replaces what the command says, the rest stays. Runs alternate: this command,
+    /// each --against in turn, and again; a ratio is rows/s of this command over rows/s of the other
+    /// in the same round, and its median, least and largest are reported. Settings that compute the same must
+    /// give the same checksum. May be given several times. Example: --against '--skew off'
+    /// --against '--workers 1' --against uniform.parquet
+    #[arg(long, value_name = "OPTIONS", allow_hyphen_values = true, help_heading = "Output")]
+    pub(super) against: Vec<String>,
+
     /// Report as JSON on standard output
     ///
     /// Example: --json
@@ -160,7 +175,7 @@ pub(super) struct BenchArgs {
 }
 
 /// What is read, computed and how: common to `run` and `bench`.
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(super) struct JobArgs {
     /// Files to read, - for standard input
     ///

@@ -19,6 +19,7 @@ use crate::io::IoError;
 
 mod args;
 mod json;
+mod variant;
 mod options;
 mod outputs;
 mod watch;
@@ -32,6 +33,7 @@ mod memory;
 mod metrics;
 mod run;
 mod r#gen;
+mod measure;
 mod bench;
 mod keygroups;
 mod diagnose;
@@ -132,14 +134,19 @@ fn usage(error: &clap::Error) -> ExitCode {
         return ExitCode::from(2);
     }
     let text = error.render().to_string();
-    let (what, usage) = text.split_once("Usage:").unwrap_or((&text, ""));
-    let what = what.trim().strip_prefix("error:").unwrap_or(what).replace("\n\n", "; ");
-    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-    complain(what.split("; For more information").next().unwrap_or(&what));
-    if let Some(usage) = usage.lines().next() {
+    complain(&what_is_wrong(&text));
+    if let Some(usage) = text.split_once("Usage:").and_then(|(_, usage)| usage.lines().next()) {
         tell(&format!("Usage:{usage}   (see `saltmill help`)"));
     }
     ExitCode::from(2)
+}
+
+/// The rendered text of a wrong command as one line, without its usage.
+fn what_is_wrong(text: &str) -> String {
+    let what = text.split_once("Usage:").map_or(text, |(what, _)| what).trim();
+    let what = what.strip_prefix("error:").unwrap_or(what).replace("\n\n", "; ");
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    what.split("; For more information").next().unwrap_or(&what).to_owned()
 }
 
 /// One line for people.

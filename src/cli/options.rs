@@ -191,6 +191,31 @@ impl JobOptions {
             .open_windows_max(self.open_windows)
     }
 
+    /// Whether both read the same columns of the same inputs in the same way.
+    pub(super) fn reads_the_same(&self, other: &Self) -> bool {
+        let inputs = |options: &Self| {
+            let inputs = options.inputs.iter().map(|input| (input.path.clone(), input.format));
+            inputs.collect::<Vec<_>>()
+        };
+        let names = |options: &Self| {
+            let mut names = options.wanted().into_iter().map(|w| w.name).collect::<Vec<_>>();
+            names.sort_unstable();
+            names.dedup();
+            names
+        };
+        inputs(self) == inputs(other)
+            && names(self) == names(other)
+            && (&self.types, &self.null_text) == (&other.types, &other.null_text)
+            && (&self.time, self.has_windows()) == (&other.time, other.has_windows())
+    }
+
+    /// Whether both compute the same from the same rows.
+    pub(super) fn computes_the_same(&self, other: &Self) -> bool {
+        (&self.keys, &self.aggregates, &self.time) == (&other.keys, &other.aggregates, &other.time)
+            && (self.window, self.out_of_orderness, self.idle_timeout)
+                == (other.window, other.out_of_orderness, other.idle_timeout)
+    }
+
     pub(super) fn has_windows(&self) -> bool {
         self.window != Window::None
     }

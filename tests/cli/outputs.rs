@@ -302,3 +302,40 @@ fn bench_counts_all_rows_and_its_checksum_is_of_the_results() {
     assert!(text.text().contains("\nmedian ") && text.text().contains("\nchecksum "), "{text:?}");
     assert_eq!(scratch.stats("s.json")["rows_in"], 120_000);
 }
+
+#[test]
+fn bench_takes_turns_with_other_settings_and_inputs() {
+    let scratch = Scratch::new();
+    let (skewed, uniform) = (scratch.path("h.parquet"), scratch.path("u.arrow"));
+    run_line(&format!("gen --rows 60K --keys 500 --dist hot:0.9 --output {skewed}")).fine();
+    run_line(&format!("gen --rows 30K --keys 500 --output {uniform}")).fine();
+    let args = ["bench", &skewed, "--key", "key", "--agg", "count, sum(value)", "--runs", "3"];
+    let mut args = args.map(str::to_owned).to_vec();
+    for other in ["--skew off --workers 3", &uniform, "--agg 'sum(value), count'"] {
+        args.extend(["--against".to_owned(), other.to_owned()]);
+    }
+    let text = saltmill(&args).fine();
+    for words in ["against --skew off --workers 3\n60000 rows in, 500 rows out", "\nratio "] {
+        assert!(text.text().contains(words), "{text:?}");
+    }
+    assert_eq!(text.text().matches("results are the same").count(), 1, "{text:?}");
+    args.push("--json".to_owned());
+    let json = saltmill(&args).fine();
+    let json = serde_json::from_str::<serde_json::Value>(json.text()).unwrap();
+    let others = json["against"].as_array().unwrap();
+    assert_eq!(others.len(), 3);
+    assert_eq!((&others[0]["workers"], &others[0]["checksum"]), (&3.into(), &json["checksum"]));
+    assert_eq!((&others[1]["rows"], &others[1]["options"]), (&30_000.into(), &uniform.into()));
+    assert_ne!(others[2]["checksum"], json["checksum"]);
+    for (other, same) in others.iter().zip([true, false, false]) {
+        assert_eq!(other["same_results"], same, "{other}");
+        assert_eq!(other["runs"].as_array().unwrap().len(), 3);
+        let number = |name: &str| other[name].as_f64().unwrap();
+        assert!(number("ratio_min") <= number("ratio_median"), "{other}");
+        assert!(number("ratio_median") <= number("ratio_max"), "{other}");
+        let rate = |of: &serde_json::Value, i: usize| of["runs"][i]["rows_per_s"].as_f64().unwrap();
+        let ratios = (0..3).map(|i| rate(&json, i) / rate(other, i));
+        let largest = ratios.fold(0.0, f64::max);
+        assert!((number("ratio_max") - largest).abs() < 1e-9, "{other}");
+    }
+}

@@ -122,6 +122,9 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
         run_line(&format!("run no-such-file.csv {options}")).refused(2, words);
     }
     run_line("bench no-such-file.csv --runs 0").refused(2, &["--runs is 0"]);
+    run_line("bench no-such-file.csv --against --runs=3").refused(2, &["--against", "'--runs'"]);
+    run_line("bench no-such-file.csv --against --skew=twice").refused(2, &["skew mode"]);
+    run_line("bench - --format csv --against --agg=count(x)").refused(2, &["read twice"]);
     run_line("gen --rows many").refused(2, &["count \"many\"", "50M"]);
     run_line("gen --keys 0").refused(2, &["keys is 0"]);
     run_line("gen --dist pareto:2").refused(2, &["distribution \"pareto:2\"", "zipf"]);
