@@ -419,6 +419,12 @@ pub(super) struct GenArgs {
     #[arg(long, value_name = "T", default_value = "int64")]
     pub(super) key_type: String,
 
+    /// Columns to write, in this order [default: all]
+    ///
+    /// Leaving out columns changes nothing in the others. Example: --columns ts,key,value
+    #[arg(long, value_name = "LIST")]
+    pub(super) columns: Option<String>,
+
     /// How far an event time may lie behind the largest before it
     ///
     /// Example: --out-of-orderness 2s

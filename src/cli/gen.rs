@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::Schema;
 use crossbeam::channel::{Receiver, bounded};
 
 use super::args::GenArgs;
 use super::bar::{Bar, Measure, State};
 use super::interrupt::Interrupt;
+use super::options::names;
 use super::{Failure, outputs};
 use crate::error::ConfigError;
 use crate::io::{
@@ -24,8 +26,10 @@ pub(super) fn main(args: &GenArgs) -> Result<(), Failure> {
     let rows = options.rows;
     let format = outputs::format(args.output.as_deref(), args.output_format.as_deref())?;
     let generator = StreamGenerator::new(options)?;
+    let columns = columns(args, &generator.schema())?;
+    let schema = generator.schema().project(&columns).map_err(|e| Failure::Run(e.to_string()))?;
     let interrupt = Interrupt::listen();
-    let mut writer = open_writer(args.output.as_deref(), format, &generator.schema())?;
+    let mut writer = open_writer(args.output.as_deref(), format, &Arc::new(schema))?;
     let written = Arc::new(AtomicU64::new(0));
     let shown = Arc::clone(&written);
     let bar = Bar::start(args.progress, Measure::Rows, move || {
@@ -37,6 +41,7 @@ pub(super) fn main(args: &GenArgs) -> Result<(), Failure> {
         if interrupt.is_asked() {
             break;
         }
+        let batch = batch.project(&columns).map_err(|e| Failure::Run(e.to_string()))?;
         writer.write(&batch)?;
         written.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
     }
@@ -81,6 +86,24 @@ fn options(args: &GenArgs) -> Result<GenerateOptions, ConfigError> {
         rows_per_ms: parse_count(&args.rows_per_ms)?,
         ..GenerateOptions::default()
     })
+}
+
+/// The columns to write, as indices into `schema`.
+fn columns(args: &GenArgs, schema: &Schema) -> Result<Vec<usize>, ConfigError> {
+    let Some(text) = &args.columns else { return Ok((0..schema.fields().len()).collect()) };
+    let wrong = |why: String| ConfigError::Syntax { what: "--columns", text: text.clone(), why };
+    let mut columns = Vec::new();
+    for name in names(text)? {
+        let column = schema.index_of(&name).map_err(|_| {
+            let known = schema.fields().iter().map(|field| field.name().as_str());
+            wrong(format!("{name} is none of {}", known.collect::<Vec<_>>().join(", ")))
+        })?;
+        if columns.contains(&column) {
+            return Err(wrong(format!("{name} stands there twice")));
+        }
+        columns.push(column);
+    }
+    Ok(columns)
 }
 
 /// The stream, made on a thread of its own so that making and writing overlap.

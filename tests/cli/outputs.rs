@@ -257,6 +257,13 @@ fn generated_streams_depend_on_their_seed_only() {
     assert_eq!(first.text().lines().next().unwrap(), "ts,key,value,amount,city,session");
     assert_eq!(first.text().lines().count(), 3001);
     assert_eq!(run_line("gen --rows 0").fine().text().lines().count(), 1);
+    let two = run_line("gen --rows 5 --columns value,ts").fine();
+    let all = run_line("gen --rows 5").fine();
+    for (two, all) in two.text().lines().zip(all.text().lines()) {
+        let fields = all.split(',').collect::<Vec<_>>();
+        assert_eq!(two, format!("{},{}", fields[2], fields[0]));
+    }
+    assert_eq!(two.text().lines().count(), 6);
     let json = run_line("gen --rows 2 --key-type text --output-format ndjson").fine();
     assert!(json.text().starts_with("{\"ts\":") && json.text().contains("\"key\":\"user-"));
 }

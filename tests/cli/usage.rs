@@ -128,6 +128,9 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
     run_line("gen --rows many").refused(2, &["count \"many\"", "50M"]);
     run_line("gen --keys 0").refused(2, &["keys is 0"]);
     run_line("gen --dist pareto:2").refused(2, &["distribution \"pareto:2\"", "zipf"]);
+    run_line("gen --columns key,vlaue")
+        .refused(2, &["--columns", "vlaue is none of ts, key, value"]);
+    run_line("gen --columns key,key").refused(2, &["--columns", "twice"]);
     run_line("gen --key-type uuid").refused(2, &["key type \"uuid\"", "text"]);
     run_line("gen --out-of-orderness 1us").refused(2, &["--out-of-orderness", "milliseconds"]);
 }
