@@ -32,6 +32,36 @@ differential SEEDS="200":
 loom:
     RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=2 cargo test --release --lib --no-default-features ring::loom
 
+# Fuzz a target (csv, engine, table, text, window) for so many seconds; needs nightly.
+fuzz TARGET SECONDS="60":
+    @cargo fuzz --version >/dev/null 2>&1 || cargo install --locked cargo-fuzz
+    mkdir -p fuzz/corpus/{{TARGET}}
+    cargo +nightly fuzz run {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/seeds/{{TARGET}} -- -max_total_time={{SECONDS}} -max_len=4096
+
+# Skewed streams: adaptive against off and against uniform, in turn; balance of 8 shards: perf-reports/DATE-skew.
+bench-skew *OPTIONS: release
+    python3 perf-reports/scripts/skew.py {{OPTIONS}}
+
+# 1, 2, 4 and 8 workers in turn, and the model for 8 to 64 cores: perf-reports/DATE-scale.
+bench-scale *OPTIONS: release
+    python3 perf-reports/scripts/scale.py {{OPTIONS}}
+
+# Whole processes from file to file, every format: perf-reports/DATE-e2e.
+bench-e2e *OPTIONS: release
+    python3 perf-reports/scripts/e2e.py {{OPTIONS}}
+
+# Profile one stream (u1k u1m u10m z11 z15 z20 h80 h99 drift), with a flame graph: perf-reports/DATE-profile-NAME.
+profile NAME *OPTIONS: release
+    python3 perf-reports/scripts/profile.py {{NAME}} {{OPTIONS}}
+
+# Counters of the processor per row: perf-reports/DATE-perf-stat.
+perf-stat *OPTIONS: release
+    python3 perf-reports/scripts/perf_stat.py {{OPTIONS}}
+
+[private]
+release:
+    cargo build --quiet --release
+
 # The examples of skew, off against on.
 examples:
     cargo run --release --example quickstart
