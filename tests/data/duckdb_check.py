@@ -4,7 +4,9 @@
     duckdb_check.py SALTMILL DATA_FOLDER
 
 Also windows of every kind, and which rows are late. Keys, counts, integers, minima and maxima must be equal, averages and sums of floats to 1e-12 relative (DuckDB's
-`favg` and `fsum`, which are Kahan sums; its plain ones are not that precise). Exit code 1 if anything differs.
+`favg` and `fsum`, which are Kahan sums; its plain ones are not that precise). A column written `~E expression` may be off
+by a fraction E: sketches by their stated error, moments by what DuckDB's running formulas lose. Exit code 1 if
+anything differs.
 """
 
 import json
@@ -61,6 +63,45 @@ FLIGHTS_COLUMNS = [
 ]
 VEGA_AGG = "count,sum(delay),avg(distance),min(delay),max(distance)"
 VEGA_COLUMNS = ["count(*)", "sum(delay)", "avg(distance)", "min(delay)", "max(distance)"]
+
+
+# Ties are broken by the larger value here, so DuckDB is asked for the largest pair.
+SETS_AGG = (
+    "count(distinct CustomerID) as c,count(distinct StockCode) as p,count(distinct \"CustomerID\", StockCode) as cp,"
+    "approx_distinct(CustomerID) as ac,approx_distinct(StockCode) as ap,mode(Quantity),top_n(Quantity, 3),"
+    "sum(Quantity) filter (where UnitPrice > 2.5 and Quantity > 0 or Description is null) as some,"
+    "count filter (where StockCode in ('85123A', '71053') and not Country = 'France') as few,"
+    "bottom_n(UnitPrice, 2),bit_xor(Quantity),arg_max(StockCode, Quantity)"
+)
+SETS_COLUMNS = [
+    "count(DISTINCT CustomerID)", "count(DISTINCT StockCode)",
+    "count(DISTINCT CASE WHEN CustomerID IS NOT NULL AND StockCode IS NOT NULL THEN (CustomerID, StockCode) END)",
+    "~0.066 count(DISTINCT CustomerID)", "~0.066 count(DISTINCT StockCode)",
+    "(SELECT min(v) FROM (SELECT unnest(map_keys(histogram(Quantity))) AS v, "
+    "unnest(map_values(histogram(Quantity))) AS n) WHERE n = (SELECT max(m) FROM "
+    "(SELECT unnest(map_values(histogram(Quantity))) AS m)))",
+    "max(Quantity, 3)",
+    "sum(Quantity) FILTER (WHERE UnitPrice > 2.5 AND Quantity > 0 OR Description IS NULL)",
+    "count(*) FILTER (WHERE StockCode IN ('85123A', '71053') AND NOT Country = 'France')",
+    "min(UnitPrice, 2)", "bit_xor(Quantity)", "max((Quantity, StockCode))[2]",
+]
+SPREAD_AGG = (
+    "approx_quantile(arr_delay, 0.5) as p50,approx_quantile(arr_delay, 0.99) as p99,median(air_time),"
+    "stddev(arr_delay),var_pop(dep_delay),corr(dep_delay, arr_delay),covar_samp(distance, air_time),"
+    "arg_max(tailnum, arr_delay),arg_min(dest, dep_delay),any_value(origin),"
+    "avg(arr_delay) filter (where origin <> 'JFK') as not_jfk"
+)
+SPREAD_COLUMNS = [
+    "~0.0079 quantile_disc(arr_delay, 0.5)", "~0.0079 quantile_disc(arr_delay, 0.99)",
+    "~0.0079 quantile_disc(air_time, 0.5)", "~1e-9 stddev_samp(arr_delay)", "~1e-9 var_pop(dep_delay)",
+    "~1e-9 CASE WHEN count(*) FILTER (WHERE arr_delay IS NOT NULL AND dep_delay IS NOT NULL) > 1 AND "
+    "stddev_pop(arr_delay) FILTER (WHERE dep_delay IS NOT NULL) > 0 AND "
+    "stddev_pop(dep_delay) FILTER (WHERE arr_delay IS NOT NULL) > 0 THEN corr(dep_delay, arr_delay) END",
+    "~1e-9 covar_samp(distance, air_time)",
+    "max((arr_delay, tailnum)) FILTER (WHERE arr_delay IS NOT NULL AND tailnum IS NOT NULL)[2]",
+    "min((dep_delay, dest)) FILTER (WHERE dep_delay IS NOT NULL)[2]", "min(origin)",
+    "favg(arr_delay) FILTER (WHERE origin <> 'JFK')",
+]
 
 
 def retail(keys: list[str], window: str, interval: str, *options: str) -> Case:
@@ -148,6 +189,12 @@ CASES = [
     vega(["origin", "destination"], "1d", "1 day"),
     vega([], "1h", "1 hour"),
     vega(["delay"], "none", ""),
+    Case(RETAIL, RETAIL_SQL, ["Country"], "InvoiceDate", "30d", "30 days", SETS_AGG, SETS_COLUMNS, []),
+    Case(RETAIL, RETAIL_SQL, [], None, "none", "", SETS_AGG, SETS_COLUMNS, ["--workers", "4"]),
+    Case(
+        FLIGHTS, FLIGHTS_SQL, ["carrier"], "time_hour", "1d", "1 day", SPREAD_AGG, SPREAD_COLUMNS, FLIGHTS_OPTIONS
+    ),
+    Case(FLIGHTS, FLIGHTS_SQL, ["origin"], None, "none", "", SPREAD_AGG, SPREAD_COLUMNS, FLIGHTS_OPTIONS[:2]),
 ]
 
 
@@ -189,22 +236,38 @@ def duckdb_rows(case: Case, path: Path) -> tuple[list[tuple], int]:
     # Sessions leave in steps of time, so the program's rows are sorted here as well.
     order = ", ".join(f"{i + 1} NULLS FIRST" for i in range(len(select)))
     group_by = f"GROUP BY {', '.join(groups)} ORDER BY {order}" if groups else ""
-    rows = duckdb.sql(f"SELECT {', '.join(select + case.columns)} FROM {rows_of} {group_by}").fetchall()
+    columns = [loose(column)[1] for column in case.columns]
+    rows = duckdb.sql(f"SELECT {', '.join(select + columns)} FROM {rows_of} {group_by}").fetchall()
     return rows, duckdb.sql(f"SELECT count(*) FROM {source}").fetchall()[0][0]
 
 
-def same(ours: object, theirs: object) -> bool:
-    if isinstance(ours, float) and isinstance(theirs, (int, float)):
-        return ours == theirs or abs(ours - theirs) <= TOLERANCE * max(abs(ours), abs(theirs))
+def loose(column: str) -> tuple[float | None, str]:
+    """How far off a column may be, if that is said, and its expression."""
+    if not column.startswith("~"):
+        return None, column
+    error, expression = column[1:].split(" ", 1)
+    return float(error), expression
+
+
+def same(ours: object, theirs: object, error: float | None) -> bool:
+    if error is None and isinstance(ours, int):
+        return ours == theirs
+    if isinstance(ours, (int, float)) and isinstance(theirs, (int, float)):
+        allowed = TOLERANCE if error is None else error
+        # A covariance near zero is the difference of large numbers.
+        floor = 1e-9 if allowed == 1e-9 else 0
+        return ours == theirs or abs(ours - theirs) <= max(allowed * max(abs(ours), abs(theirs)), floor)
     return ours == theirs
 
 
-def differences(ours: list[tuple], theirs: list[tuple]) -> list[str]:
+def differences(ours: list[tuple], theirs: list[tuple], case: Case) -> list[str]:
     found = []
+    errors = [loose(column)[0] for column in case.columns]
     if len(ours) != len(theirs):
         found.append(f"{len(ours)} rows here, {len(theirs)} rows in DuckDB")
     for number, (our, their) in enumerate(zip(ours, theirs)):
-        if len(our) != len(their) or not all(map(same, our, their)):
+        exact = [None] * (len(our) - len(errors))
+        if len(our) != len(their) or not all(map(same, our, their, exact + errors)):
             found.append(f"row {number}:\n    saltmill {our}\n    duckdb   {their}")
     return found
 
@@ -214,7 +277,7 @@ def check(program: str, data: Path, case: Case) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         ours, stats = saltmill_rows(program, case, path, Path(folder))
     theirs, rows_in = duckdb_rows(case, path)
-    found = differences(ours, theirs)
+    found = differences(ours, theirs, case)
     if (stats["rows_in"], stats["rows_aggregated"]) != (rows_in, rows_in):
         found.append(f"of {rows_in} rows {stats['rows_in']} came in, {stats['rows_aggregated']} were aggregated")
     keys = ", ".join(case.keys) or "all rows"
