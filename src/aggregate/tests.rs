@@ -84,7 +84,7 @@ impl<'p> Pane<'p> {
                 &mut into,
                 &mut self.sides[i],
                 &from_rows,
-                &mut from.sides[i],
+                &from.sides[i],
                 placed.offset + 1,
             );
         }

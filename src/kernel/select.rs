@@ -97,7 +97,7 @@ pub(crate) struct MaskRows<'a> {
     pub(crate) rows: &'a mut Vec<u32>,
 }
 
-impl<'a> MaskRows<'a> {
+impl MaskRows<'_> {
     /// Makes room, has `list` write the rows of every word (its number of the first row, and room for
     /// [`LANES`] rows, given) and gives back what was not needed.
     #[inline(always)]

@@ -59,6 +59,7 @@ impl Avx2 {
         operand: u64,
         mask: &mut [u64],
     ) {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { compare_mask_avx2(blocks, compare, operand, mask) }
     }
@@ -67,6 +68,7 @@ impl Avx2 {
     /// is anything.
     #[inline(always)]
     pub(super) fn rows_of_word(self, word: u64, first: u32, place: &mut [u32; LANES]) {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { rows_of_word_avx2(word, first, place) }
     }
@@ -74,6 +76,7 @@ impl Avx2 {
     /// Reduces the values chosen by `mask`, one word for each block, made signed.
     #[inline]
     pub(super) fn masked_reduce<W: Word>(self, blocks: &[[W; LANES]], mask: &[u64]) -> Reduced {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { masked_reduce_avx2(blocks, mask) }
     }
@@ -106,6 +109,7 @@ impl Avx512 {
         operand: u64,
         mask: &mut [u64],
     ) {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { compare_mask_avx512(blocks, compare, operand, mask) }
     }
@@ -114,6 +118,7 @@ impl Avx512 {
     /// is anything.
     #[inline(always)]
     pub(super) fn rows_of_word(self, word: u64, first: u32, place: &mut [u32; LANES]) {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { rows_of_word_avx512(word, first, place) }
     }
@@ -121,6 +126,7 @@ impl Avx512 {
     /// Reduces the values chosen by `mask`, one word for each block, made signed.
     #[inline]
     pub(super) fn masked_reduce<W: Word>(self, blocks: &[[W; LANES]], mask: &[u64]) -> Reduced {
+        let Self(()) = self;
         // SAFETY: as in `run`.
         unsafe { masked_reduce_avx512(blocks, mask) }
     }

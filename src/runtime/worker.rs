@@ -117,19 +117,18 @@ impl Feed {
                     None => return Ok(Fed::Pending),
                 }
             }
-            Turn::Now => match taken.unit.next_batch()? {
-                Some(batch) => {
+            Turn::Now => {
+                if let Some(batch) = taken.unit.next_batch()? {
                     let own = (taken.input, self.ingest.input_watermark());
                     self.ingest.promise(self.sources.promise(Some(own)));
                     self.sources.add_rows(taken.input, batch.num_rows());
                     self.ingest.offer_checked(batch)?;
                     self.ingest.try_flush()?;
-                }
-                None => {
+                } else {
                     self.ingest.expect_times(None);
                     self.unit = None;
                 }
-            },
+            }
         }
         Ok(Fed::Worked)
     }

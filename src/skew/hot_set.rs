@@ -95,9 +95,13 @@ impl HotSet {
         }
         let (displaced, multiplier) = best;
         fill(&mut table, &keys, multiplier, shift);
+        let elsewhere = (0..=u64::MAX).find(|hash| home(*hash, multiplier, shift) != 0);
+        let elsewhere = elsewhere.expect("an odd multiplier reaches every place");
         let hash_at = |(place, number): (usize, &u16)| match keys.get(usize::from(*number)) {
             Some(key) => key.hash,
-            None => (0..).find(|hash| home(*hash, multiplier, shift) != place).expect("one of two"),
+            // 0 is at home in place 0 only, and the least hash that is not is soon found.
+            None if place != 0 => 0,
+            None => elsewhere,
         };
         let direct = (displaced == 0).then(|| table.iter().enumerate().map(hash_at).collect());
         Self { epoch, keys, table, direct, multiplier, shift }

@@ -100,12 +100,15 @@ pub(super) fn values(array: &ArrayRef) -> Vec<Value> {
     }
 }
 
+/// The arguments of a row, and its time.
+type ModelRow = (Vec<Value>, Value);
+
 /// What `aggregate` is of rows that hold its columns' values, first the arguments as they are written, then
 /// the time.
-pub(super) fn expected(aggregate: &Aggregate, rows: &[(Vec<Value>, Value)]) -> Value {
-    let has = |row: &&(Vec<Value>, Value), upto: usize| !row.0[..upto].contains(&Value::Null);
+pub(super) fn expected(aggregate: &Aggregate, rows: &[ModelRow]) -> Value {
+    let has = |row: &&ModelRow, upto: usize| !row.0[..upto].contains(&Value::Null);
     let first = || rows.iter().filter(|row| has(row, 1)).map(|row| row.0[0].clone());
-    let by = |with: &dyn Fn(&(Vec<Value>, Value)) -> Value, largest: bool| {
+    let by = |with: &dyn Fn(&ModelRow) -> Value, largest: bool| {
         let all = rows.iter().filter(|row| !row.0.contains(&Value::Null));
         let all = all.map(|row| (with(row), row.0[0].clone())).filter(|row| row.0 != Value::Null);
         let best = if largest { all.max() } else { all.min() };
@@ -183,7 +186,7 @@ fn one_zero(value: Value) -> Value {
 }
 
 /// Moments of small halves, whose sums and products are exact floats. Larger ones have tests of their own.
-fn moment(function: Function, rows: &[(Vec<Value>, Value)]) -> Value {
+fn moment(function: Function, rows: &[ModelRow]) -> Value {
     let rows = rows.iter().filter(|row| !row.0.contains(&Value::Null));
     let float = |value: &Value| match value {
         Value::Number(number) => *number as f64,

@@ -128,7 +128,7 @@ proptest! {
     #[test]
     fn nothing_wraps_at_the_ends_of_time(window in any_window(), time in any::<i64>()) {
         let windows = windows(window);
-        let locatable = i64::MIN + 400 <= time && time <= i64::MAX - 400;
+        let locatable = (i64::MIN + 400..=i64::MAX - 400).contains(&time);
         prop_assert!(windows.locate(time) != Place::OutOfRange || !locatable);
         prop_assert!(windows.end_after(time) > time || time == i64::MAX);
         for end in [i64::MIN, i64::MIN + 1, i64::MAX - 1, i64::MAX] {
