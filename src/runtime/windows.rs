@@ -262,7 +262,7 @@ impl OpenWindows {
                 if other.len() > pane.len() {
                     std::mem::swap(&mut other, &mut pane);
                 }
-                pane.merge(&job.plan, &mut other, &mut self.scratch);
+                pane.absorb(&job.plan, &mut other, &mut self.scratch);
                 recycle(&mut self.spare, other);
             }
             self.open.insert(span, pane);

@@ -1,6 +1,6 @@
 //! Windows from the command line: every kind on a handful of rows, worked out by hand.
 
-use super::support::{Scratch, real_data, run_line};
+use super::support::{Scratch, real_data, run_line, saltmill};
 
 /// Runs a job over a file of these lines; the output.
 #[track_caller]
@@ -45,6 +45,34 @@ fn hopping_windows_overlap() {
             "03-31T21:00,03-31T23:00,a,24",
             "03-31T22:00,04-01T00:00,a,16",
         ]
+    );
+}
+
+/// What has no fixed size is merged into several windows, and must still be there for the next.
+#[test]
+fn sets_and_sketches_are_shared_by_windows() {
+    let lines = ["k,t,v", "a,1,5", "a,2,5", "a,11,5", "a,12,7", "a,13,7", "a,21,9", "a,31,5"];
+    let options = "--schema t:int64 --time-unit s --window hopping:30s/10s --skew off \
+                   --agg count(distinct~v),mode(v),median(v),top_n(v,2)";
+    let scratch = Scratch::new();
+    let path = scratch.path("rows.csv");
+    std::fs::write(&path, lines.join("\n") + "\n").unwrap();
+    let line = format!("run {path} --key k --time t --ordered --progress never {options}");
+    let words = line.split_whitespace().map(|word| word.replace('~', " "));
+    let ran = saltmill(&words.collect::<Vec<_>>());
+    let rows = ran.text().replace("1970-01-01T00:00:", "").replace("1970-01-01T00:01:", "1:");
+    let rows = rows.lines().skip(1).map(|row| row.split_once("a,").unwrap().1.to_owned());
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        [
+            "1,5,5.0,\"[5, 5]\"",
+            "2,5,5.0,\"[7, 7]\"",
+            "3,5,5.0,\"[9, 7]\"",
+            "3,5,7.0,\"[9, 7]\"",
+            "2,5,5.0,\"[9, 5]\"",
+            "1,5,5.0,[5]",
+        ],
+        "{ran:?}"
     );
 }
 
