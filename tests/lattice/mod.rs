@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
+use saltmill::aggregate::Function;
 use saltmill::config::{HotList, SkewMode};
 use saltmill::kernel::Isa;
 use saltmill::skew::policy::Salts;
@@ -20,6 +21,18 @@ use crate::oracle::{Func, Input, Kind, Spec, Windows, applies, build};
 
 /// Tells a job its mode.
 type SetMode = fn(JobBuilder, &Case) -> JobBuilder;
+
+/// What is computed of a column, and how often it is asked for.
+const FUNCS: [(Func, usize); 8] = [
+    (Func::Count, 65),
+    (Func::Sum, 65),
+    (Func::SumDecimal, 65),
+    (Func::Min, 65),
+    (Func::Max, 65),
+    (Func::Avg, 65),
+    (Func::Distinct, 25),
+    (Func::Mode, 15),
+];
 
 /// How keys with a large share are treated: a name, and how the job is told. One line each.
 pub(crate) const SKEW_MODES: &[(&str, SetMode)] = &[
@@ -175,9 +188,8 @@ impl Case {
             aggregates.push((Func::Rows, 0));
         }
         for (column, data_type) in types.iter().enumerate().skip(first_value) {
-            for func in [Func::Count, Func::Sum, Func::SumDecimal, Func::Min, Func::Max, Func::Avg]
-            {
-                if applies(func, data_type) && rng.percent(65) {
+            for (func, percent) in FUNCS {
+                if applies(func, data_type) && rng.percent(percent) {
                     aggregates.push((func, column));
                 }
             }
@@ -257,6 +269,8 @@ impl Case {
                 Func::Min => Aggregate::min(name),
                 Func::Max => Aggregate::max(name),
                 Func::Avg => Aggregate::avg(name),
+                Func::Distinct => Aggregate::count_distinct([name]),
+                Func::Mode => Aggregate::of(Function::Mode, name),
             });
         }
         let skew = SKEW_MODES.iter().find(|(name, _)| *name == config.skew).expect("it is listed");

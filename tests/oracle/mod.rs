@@ -9,7 +9,8 @@ pub(crate) mod build;
 pub(crate) mod rng;
 pub(crate) mod value;
 
-use std::collections::BTreeMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use arrow::datatypes::{DataType, i256};
@@ -27,6 +28,8 @@ pub(crate) enum Func {
     Min,
     Max,
     Avg,
+    Distinct,
+    Mode,
 }
 
 /// A job: keys, windows, aggregates, as column numbers.
@@ -327,9 +330,9 @@ fn results(spec: &Spec, inputs: &[Input], groups: Groups) -> Option<Vec<Row>> {
 pub(crate) fn result_type(func: Func, data_type: &DataType) -> DataType {
     let plain = value::plain_type(data_type);
     match (func, plain) {
-        (Func::Rows | Func::Count, _) => DataType::Int64,
+        (Func::Rows | Func::Count | Func::Distinct, _) => DataType::Int64,
         (Func::SumDecimal, _) => DataType::Decimal128(38, 0),
-        (Func::Min | Func::Max, _) => plain.clone(),
+        (Func::Min | Func::Max | Func::Mode, _) => plain.clone(),
         (Func::Sum, DataType::Decimal256(_, s)) => DataType::Decimal256(76, *s),
         (Func::Avg, DataType::Decimal256(_, s)) => {
             DataType::Decimal256(76, (s + 4).min(76).max(*s))
@@ -352,7 +355,7 @@ pub(crate) fn result_type(func: Func, data_type: &DataType) -> DataType {
 pub(crate) fn applies(func: Func, data_type: &DataType) -> bool {
     let plain = value::plain_type(data_type);
     match func {
-        Func::Rows | Func::Count | Func::Min | Func::Max => true,
+        Func::Rows | Func::Count | Func::Min | Func::Max | Func::Distinct | Func::Mode => true,
         Func::SumDecimal => plain.is_integer(),
         Func::Sum | Func::Avg => plain.is_numeric(),
     }
@@ -364,6 +367,10 @@ fn aggregate(func: Func, data_type: &DataType, values: &[&Value], rows: usize) -
     match func {
         Func::Rows => return Some(count(rows)),
         Func::Count => return Some(count(values.len())),
+        Func::Distinct => {
+            let different: BTreeSet<Value> = values.iter().map(|value| value.as_key()).collect();
+            return Some(count(different.len()));
+        }
         _ if values.is_empty() => return Some(Value::Null),
         _ => {}
     }
@@ -371,6 +378,7 @@ fn aggregate(func: Func, data_type: &DataType, values: &[&Value], rows: usize) -
     let first = values[0];
     Some(match (func, first) {
         (Func::Min, _) => values.iter().min_by_key(|value| order(value))?.with_one_nan(),
+        (Func::Mode, _) => most_frequent(values),
         (Func::Max, _) => values.iter().max_by_key(|value| order(value))?.with_one_nan(),
         (Func::Sum, Value::Float(_)) => Value::of_f64(float_sum(values, 1)),
         (Func::Avg, Value::Float(_)) => Value::of_f64(float_sum(values, n)),
@@ -394,6 +402,16 @@ fn aggregate(func: Func, data_type: &DataType, values: &[&Value], rows: usize) -
         (_, Value::Decimal(_)) => Value::Decimal(decimal(func, data_type, values)?),
         other => unreachable!("{other:?} is not asked for"),
     })
+}
+
+/// The value that comes most often; of several, the smallest.
+fn most_frequent(values: &[&Value]) -> Value {
+    let mut counts = BTreeMap::new();
+    for value in values {
+        *counts.entry(value.as_key()).or_insert(0) += 1;
+    }
+    let best = counts.into_iter().max_by_key(|(value, count)| (*count, Reverse(order(value))));
+    best.expect("there are values").0
 }
 
 /// What min and max compare.
