@@ -37,7 +37,7 @@ pub(crate) fn quoted(name: &str) -> String {
     let plain = !name.is_empty() && !digits && name.chars().all(is_plain);
     let lower = name.to_ascii_lowercase();
     let reserved = ["and", "or", "not", "is", "in", "null", "true", "false", "between", "case"];
-    let other = ["cast", "interval", "exists", "timestamp", "date", "time", "like", "distinct"];
+    let other = ["cast", "interval", "exists", "like", "distinct"];
     if plain && !reserved.contains(&lower.as_str()) && !other.contains(&lower.as_str()) {
         return name.to_owned();
     }

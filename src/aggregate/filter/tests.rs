@@ -23,6 +23,10 @@ fn a_condition_prints_as_it_is_read() {
         ("a = 1 or b = 2 or c = 3", "a = 1 or b = 2 or c = 3"),
         ("\"and\" <> true", "\"and\" <> true"),
         ("x < y", "x < y"),
+        (
+            "time > '1' and date is null and timestamp in (1)",
+            "time > '1' and date is null and timestamp in (1)",
+        ),
     ] {
         let filter = Filter::parse(text).unwrap();
         assert_eq!(filter.to_string(), printed);

@@ -175,8 +175,9 @@ proptest! {
     #[test]
     fn large_sets_and_sketches_are_the_same_however(n in 0..1500_usize, keys in 1..4_i64, seed: u64) {
         let mut state = seed;
-        let k: ArrayRef = Arc::new((0..n).map(|_| Some((splitmix64(&mut state) % keys as u64) as i64)).collect::<Int64Array>());
-        let v: ArrayRef = Arc::new((0..n).map(|_| Some((splitmix64(&mut state) % 700) as i64 - 100)).collect::<Int64Array>());
+        let mut below = |sides: u64| Some((splitmix64(&mut state) % sides) as i64);
+        let k: ArrayRef = Arc::new((0..n).map(|_| below(keys as u64)).collect::<Int64Array>());
+        let v: ArrayRef = Arc::new((0..n).map(|_| below(700)).collect::<Int64Array>());
         let batch = RecordBatch::try_from_iter([("k", k), ("v", v)]).unwrap();
         let text = "approx_distinct(v), count(distinct v), median(v), approx_quantile(v, 0.9), mode(v)";
         same_however(&Aggregate::parse_list(text).unwrap(), &batch, seed).unwrap();
