@@ -38,6 +38,14 @@ fuzz TARGET SECONDS="60":
     mkdir -p fuzz/corpus/{{TARGET}}
     cargo +nightly fuzz run {{TARGET}} fuzz/corpus/{{TARGET}} fuzz/seeds/{{TARGET}} -- -max_total_time={{SECONDS}} -max_len=4096
 
+# Criterion benches of stages and whole engines, a hand-written loop, an idle engine: perf-reports/DATE-bench.
+bench *OPTIONS: release
+    python3 perf-reports/scripts/criterion.py {{OPTIONS}}
+
+# Instructions of each stage under callgrind, against benches/counts-baseline.csv (--bless writes it).
+bench-counts *OPTIONS:
+    python3 perf-reports/scripts/counts.py --report {{OPTIONS}}
+
 # Skewed streams: adaptive against off and against uniform, in turn; balance of 8 shards: perf-reports/DATE-skew.
 bench-skew *OPTIONS: release
     python3 perf-reports/scripts/skew.py {{OPTIONS}}
@@ -45,6 +53,11 @@ bench-skew *OPTIONS: release
 # 1, 2, 4 and 8 workers in turn, and the model for 8 to 64 cores: perf-reports/DATE-scale.
 bench-scale *OPTIONS: release
     python3 perf-reports/scripts/scale.py {{OPTIONS}}
+
+# DuckDB, Polars, DataFusion, ClickHouse and timely beside Saltmill: perf-reports/DATE-peers (--rows 50M, --quick).
+bench-peers *OPTIONS: release
+    cargo build --quiet --release --manifest-path benches/peers/timely/Cargo.toml
+    python3 benches/peers/run.py {{OPTIONS}}
 
 # Whole processes from file to file, every format: perf-reports/DATE-e2e.
 bench-e2e *OPTIONS: release

@@ -46,6 +46,9 @@ pub mod runtime;
 pub mod diagnose;
 #[cfg(feature = "metrics")]
 pub mod prometheus;
+#[cfg(feature = "bench-internals")]
+#[doc(hidden)]
+pub mod internals;
 #[cfg(feature = "io")]
 pub mod io;
 #[cfg(feature = "cli")]
