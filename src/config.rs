@@ -212,6 +212,19 @@ impl Job {
         Policy::new(config).map(Some)
     }
 
+    /// Whether rows of hot keys may be spread over shards by their values.
+    pub(crate) fn spreads(&self) -> bool {
+        self.workers > 1
+            && self.plan.spreads()
+            && matches!(self.skew, SkewMode::Adaptive | SkewMode::Hot(_))
+            // Early results and clocks do not wait for other shards, corrections take windows apart.
+            && self.emit_every.is_none()
+            && self.clock.is_none()
+            && self.windows.as_ref().is_none_or(|windows| {
+                windows.lateness() == 0 && windows.session().is_none()
+            })
+    }
+
     /// Number of shards, for arithmetic on key groups.
     pub(crate) fn shards(&self) -> u32 {
         u32::try_from(self.workers).expect("validated: at most max_parallelism")

@@ -30,6 +30,7 @@ impl Plan {
             offset,
             column: Some(column),
             filter: None,
+            spreads: false,
         });
         offset
     }

@@ -12,6 +12,7 @@ use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
+use crate::state::spread::SpreadPart;
 
 /// How many rows ahead memory is asked for.
 const AHEAD_ROWS: usize = 16;
@@ -30,6 +31,21 @@ pub(super) trait Keyed: Debug + Send + Sync + 'static {
     /// The same where `from` is not used again.
     fn absorb(&self, into: &mut Self::State, from: &mut Self::State) {
         self.merge(into, from);
+    }
+
+    /// Merges `from`, the values that belong to the `bucket`-th of so many shards.
+    fn adopt(&self, into: &mut Self::State, from: &mut Self::State, _bucket: (usize, usize)) {
+        self.absorb(into, from);
+    }
+
+    /// See [`Accumulator::wants_spreading`].
+    fn wants_spreading(&self, _state: &Self::State) -> bool {
+        false
+    }
+
+    /// See [`Accumulator::spread`].
+    fn spread(&self, _: &Column, _: &[u32], _: &mut [SpreadPart]) {
+        unreachable!("{self:?} is not spread");
     }
 
     /// The results of these keys; none has seen no value.
@@ -259,6 +275,27 @@ impl<K: Keyed> Accumulator for PerKey<K> {
         let from_states = &mut store_mut::<K::State>(from_side).states;
         self.each_pair(into, into_side, from, offset, |state, from| {
             self.0.absorb(state, &mut from_states[from]);
+        });
+    }
+
+    fn wants_spreading(&self, state: &[u64], side: &Side) -> bool {
+        state[0] != 0 && self.0.wants_spreading(&store(side).states[index(state[0])])
+    }
+
+    fn spread(&self, column: Option<&Column>, selection: &[u32], parts: &mut [SpreadPart]) {
+        self.0.spread(column.expect("there is a column"), selection, parts);
+    }
+
+    fn adopt(
+        &self,
+        (into, into_side): (&mut Rows<'_>, &mut Side),
+        (from, from_side): (&Rows<'_>, &mut Side),
+        offset: usize,
+        bucket: (usize, usize),
+    ) {
+        let from_states = &mut store_mut::<K::State>(from_side).states;
+        self.each_pair(into, into_side, from, offset, |state, from| {
+            self.0.adopt(state, &mut from_states[from], bucket);
         });
     }
 

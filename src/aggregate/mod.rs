@@ -63,6 +63,7 @@ use crate::column::Column;
 use crate::kernel::Isa;
 use crate::state::pane::MaskedRows;
 use crate::state::rows::Rows;
+use crate::state::spread::SpreadPart;
 
 /// What is kept for one column (or for none: `count`), for every key of a pane.
 ///
@@ -136,6 +137,30 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         offset: usize,
     ) {
         self.merge(into, into_side, from, from_side, offset);
+    }
+
+    /// Whether the state of a hot key has grown so large that a copy at every producer is too much, and its
+    /// further rows should be spread over shards by their values ([`spread`]).
+    fn wants_spreading(&self, _state: &[u64], _side: &Side) -> bool {
+        false
+    }
+
+    /// Hands each row of `selection` that has a value to the shard, of as many as there are parts, that its
+    /// value belongs to; for an accumulator that wants spreading.
+    fn spread(&self, _column: Option<&Column>, _selection: &[u32], _parts: &mut [SpreadPart]) {
+        unreachable!("{self:?} is not spread");
+    }
+
+    /// [`Accumulator::absorb`] of what a shard kept of the values that belong to it, the `bucket`-th of so many:
+    /// they are kept side by side, since no value is in two buckets.
+    fn adopt(
+        &self,
+        into: (&mut Rows<'_>, &mut Side),
+        from: (&Rows<'_>, &mut Side),
+        offset: usize,
+        _bucket: (usize, usize),
+    ) {
+        self.absorb(into.0, into.1, from.0, from.1, offset);
     }
 
     /// The result column `part` for `rows`. Pure: may be called early, twice, for a reader.

@@ -63,6 +63,8 @@ pub(crate) struct Placed {
     pub(crate) column: Option<usize>,
     /// The rows it takes, as an index into [`Plan::inputs`]; none: all.
     pub(crate) filter: Option<usize>,
+    /// Whether the rows of hot keys may be spread over shards by their values.
+    pub(crate) spreads: bool,
 }
 
 /// A result column.
@@ -179,9 +181,15 @@ impl Plan {
             places[index] = self.accumulators.len();
             let offset = self.words;
             self.words += accumulator.words();
-            self.accumulators.push(Placed { accumulator, offset, column, filter });
+            let spreads = bundle.family == Family::Distinct;
+            self.accumulators.push(Placed { accumulator, offset, column, filter, spreads });
         }
         places
+    }
+
+    /// Whether any accumulator spreads rows of hot keys.
+    pub(crate) fn spreads(&self) -> bool {
+        self.accumulators.iter().any(|placed| placed.spreads)
     }
 
     /// The words of a row that has seen nothing.

@@ -35,6 +35,7 @@ impl Plan {
             offset,
             column: None,
             filter: None,
+            spreads: false,
         });
         offset
     }

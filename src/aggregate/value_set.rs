@@ -22,6 +22,10 @@ pub(super) trait ValueSet: Default + std::fmt::Debug + Send + Sync + 'static {
     fn prefetch(&self, keys: &KeyBatch, row: usize);
     /// Adds all of `other`.
     fn extend(&mut self, other: &Self);
+    /// How many of its values are not in the set that `bucket` finds for their hash.
+    fn count_beyond<'a>(&self, bucket: impl Fn(u64) -> Option<&'a Self>) -> usize
+    where
+        Self: 'a;
     fn len(&self) -> usize;
     fn heap_bytes(&self) -> usize;
 }
@@ -89,6 +93,23 @@ impl WordSet {
         }
     }
 
+    fn contains(&self, word: u64, hash: u64) -> bool {
+        if word == 0 {
+            return self.has_zero;
+        }
+        let Some(slots) = &self.slots else { return false };
+        let (slots, mask) = (slots.words(), slots.len() - 1);
+        let mut slot = slot(hash, self.shift);
+        // There is an empty slot, since the load is bounded.
+        while slots[slot & mask] != 0 {
+            if slots[slot & mask] == word {
+                return true;
+            }
+            slot += 1;
+        }
+        false
+    }
+
     /// The words, in any order.
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         let slots = self.slots.iter().flat_map(WordChunk::words);
@@ -120,6 +141,14 @@ impl ValueSet for WordSet {
         for word in other.iter() {
             self.insert_word(word, hash_word(word));
         }
+    }
+
+    fn count_beyond<'a>(&self, bucket: impl Fn(u64) -> Option<&'a Self>) -> usize {
+        let beyond = |word: &u64| {
+            let hash = hash_word(*word);
+            bucket(hash).is_none_or(|bucket| !bucket.contains(*word, hash))
+        };
+        self.iter().filter(beyond).count()
     }
 
     fn len(&self) -> usize {
@@ -155,6 +184,20 @@ impl ByteSet {
             vacant.insert([w0, self.long.len() as u64]);
             self.long.extend_from_slice(bytes);
         }
+    }
+}
+
+impl ByteSet {
+    /// Whether it has the key of these words, whose bytes are in `long` if it is a long one.
+    fn contains(&self, words: [u64; 2], long: &[u8], hash: u64) -> bool {
+        let is_same = |known: &[u64; 2]| {
+            if is_long(words[0]) {
+                known[0] == words[0] && bytes_at(&self.long, *known) == bytes_at(long, words)
+            } else {
+                *known == words
+            }
+        };
+        self.keys.find(hash, is_same).is_some()
     }
 }
 
@@ -199,6 +242,14 @@ impl ValueSet for ByteSet {
                 self.insert_short(*words, hash);
             }
         }
+    }
+
+    fn count_beyond<'a>(&self, bucket: impl Fn(u64) -> Option<&'a Self>) -> usize {
+        let beyond = |words: &&[u64; 2]| {
+            let hash = hash_of(&self.long)(words);
+            bucket(hash).is_none_or(|bucket| !bucket.contains(**words, &self.long, hash))
+        };
+        self.keys.iter().filter(beyond).count()
     }
 
     fn len(&self) -> usize {

@@ -439,7 +439,7 @@ impl Ingest {
     fn queue_rows(&mut self, prepared: &Arc<Prepared>) {
         let watermark = self.current_watermark();
         for (shard, part) in prepared.parts.iter().enumerate() {
-            if !part.selection.is_empty() {
+            if !part.is_empty() {
                 let (partials, closings) = self.router.partials.take_closed(shard, watermark);
                 let rows = Some(Arc::clone(prepared));
                 let message = Message { rows, partials, closings, watermark, end: false };

@@ -10,6 +10,7 @@ use std::time::Instant;
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
 use crate::state::pane::Pane;
+use crate::state::spread::SpreadPart;
 use crate::time::window::Span;
 
 /// One step of one producer, for one shard.
@@ -67,6 +68,22 @@ pub(crate) struct Part {
     pub(crate) selection: Vec<u32>,
     /// One run of `selection` for each span.
     pub(crate) segments: Vec<Segment>,
+    /// Rows of hot keys of any owner, for their values' sake.
+    pub(crate) spread: SpreadPart,
+}
+
+impl Part {
+    /// Forgets the rows and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.selection.clear();
+        self.segments.clear();
+        self.spread.clear();
+    }
+
+    /// Whether the shard has nothing to do.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.selection.is_empty() && self.spread.rows.is_empty()
+    }
 }
 
 /// Rows of one span of windows.

@@ -9,6 +9,7 @@ pub mod latency;
 pub mod metrics;
 pub mod load_history;
 pub(crate) mod partials;
+pub(crate) mod spread;
 pub mod report;
 pub(crate) mod align;
 pub(crate) mod skew_control;

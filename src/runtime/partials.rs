@@ -13,6 +13,7 @@ use std::sync::Arc;
 use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
+use crate::state::spread::{SpreadPart, Spreading};
 use crate::time::window::Span;
 
 /// Partials of one window and owner.
@@ -61,6 +62,28 @@ impl Partials {
         }
     }
 
+    /// From now on rows of keys whose partials grow large may be handed on to the shards that their values
+    /// belong to.
+    pub(crate) fn spread(&mut self) {
+        let parts = vec_of(self.job.workers, SpreadPart::default);
+        self.scratch.spreading = Some(Spreading { window: [0; 3], owner: 0, parts });
+    }
+
+    /// Moves the rows that are to be handed on into the parts of `prepared`, which hold none.
+    pub(crate) fn take_spread(&mut self, prepared: &mut Prepared) {
+        let Some(spreading) = &mut self.scratch.spreading else { return };
+        let Prepared { keys, parts, .. } = prepared;
+        for (part, spread) in parts.iter_mut().zip(&mut spreading.parts) {
+            std::mem::swap(&mut part.spread, spread);
+            let mut start = 0;
+            for run in &part.spread.runs {
+                // Whoever gets the run looks its key up by the first row, and not all hot rows are hashed.
+                keys.hash_rows(&part.spread.rows[start..=start]);
+                start = run.end;
+            }
+        }
+    }
+
     fn pane(&mut self, window: Span, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
         let owners = self.windows.entry(window);
@@ -81,6 +104,10 @@ impl Partials {
         prepared: &Prepared,
         rows: OneKeyRows<'_>,
     ) {
+        if let Some(spreading) = &mut self.scratch.spreading {
+            spreading.window = [window.point, window.first, window.last];
+            spreading.owner = owner;
+        }
         let (pane, scratch, job) = self.pane(window, owner, salt);
         pane.update_one_key(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
         let keys = pane.len();

@@ -51,7 +51,10 @@ impl Router {
     pub(crate) fn new(job: Arc<Job>, hot: Option<HotKeys>) -> Self {
         let owners = Owners::new(&job);
         let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
-        let partials = Partials::new(Arc::clone(&job));
+        let mut partials = Partials::new(Arc::clone(&job));
+        if hot.is_some() && job.spreads() {
+            partials.spread();
+        }
         let two_phase = job.skew == SkewMode::TwoPhase;
         let owner_rows = vec![0; job.workers];
         Self {
@@ -87,8 +90,7 @@ impl Router {
         }
         prepared.parts.resize_with(self.job.workers, Part::default);
         for part in &mut prepared.parts {
-            part.selection.clear();
-            part.segments.clear();
+            part.clear();
         }
         self.counts.rows_in += batch.num_rows() as u64;
         if let Some(hot) = &mut self.hot {
@@ -139,6 +141,7 @@ impl Router {
                 }
             }
         }
+        self.partials.take_spread(prepared);
         for part in &mut prepared.parts {
             if !part.selection.is_empty() {
                 part.segments.push(Segment { window, end: part.selection.len() });
@@ -178,10 +181,8 @@ impl Router {
                 self.owner_rows[owner] += part.selection.len() as u64;
             }
             self.partials.add_part(owner, prepared, &part);
-            let Part { mut selection, mut segments } = part;
-            selection.clear();
-            segments.clear();
-            prepared.parts[owner] = Part { selection, segments };
+            prepared.parts[owner] = part;
+            prepared.parts[owner].clear();
         }
     }
 

@@ -4,6 +4,7 @@
 //! it, so the same code serves a pinned worker, a simulator and an embedder's loop. Only the shard writes
 //! its state; it takes control decisions between messages.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -11,13 +12,15 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 
 use super::emit::Bounds;
-use super::message::Message;
+use super::message::{Message, Prepared};
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
+use super::spread::{Bucket, Exchange};
 use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::skew::ledger::{Ledger, LedgerError};
+use crate::state::pane::Pane;
 use crate::time::window::Span;
 
 /// Messages between two looks at the size of the state, at least.
@@ -37,6 +40,13 @@ pub(crate) struct Shard {
     windows: OpenWindows,
     /// Proves that each partial is merged exactly once.
     ledger: Ledger<Span>,
+    /// What was handed on for its values' sake, by windows and owner of the keys.
+    buckets: BTreeMap<(Span, usize), Pane>,
+    /// Requests that wait for other shards' buckets, and how many came before.
+    asked: VecDeque<Request>,
+    answered: u64,
+    /// All producers have passed this.
+    passed: i64,
     /// All windows that end at or before this are closed.
     watermark: i64,
     /// When the newest rows that it has seen were taken in.
@@ -93,6 +103,10 @@ impl Shard {
             inbound: Vec::new(),
             version: 0,
             ledger: Ledger::new(0),
+            buckets: BTreeMap::new(),
+            asked: VecDeque::new(),
+            answered: 0,
+            passed: i64::MIN,
             watermark: i64::MIN,
             newest_rows: None,
             done: false,
@@ -135,8 +149,9 @@ impl Shard {
             }
         }
         if requested {
-            self.answer_requests();
+            self.take_requests();
         }
+        self.answer_requests()?;
         if taken == 0 || self.engine.job.clock.is_some() {
             self.check_idle();
         }
@@ -154,6 +169,8 @@ impl Shard {
         self.engine.is_stopped()
             || self.engine.version.load(Ordering::SeqCst) != self.version
             || self.engine.doors[self.id].requested.load(Ordering::SeqCst)
+            || self.closable() > self.watermark
+            || self.can_answer()
             || self.inbound.iter_mut().any(|inbound| !inbound.ring.is_empty())
             || (self.engine.closing.load(Ordering::SeqCst) && self.all_ended())
     }
@@ -242,6 +259,7 @@ impl Shard {
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
+            self.receive_spread(prepared);
         }
         let ingest = self.inbound[from].ingest.id;
         let defect = |error: LedgerError| RunError::Defect(error.to_string());
@@ -268,7 +286,8 @@ impl Shard {
         let panes = self.windows.len() as u64;
         self.stats.open_windows_max = self.windows.len_max();
         self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
-        let size = self.windows.size();
+        let mut size = self.windows.size();
+        size.bytes += self.buckets.values().map(Pane::bytes).sum::<usize>();
         self.engine.meters[self.id].store_state(size.keys, size.bytes);
         if size.bytes > self.stats.state_bytes_max {
             self.stats.state_keys_max = self.stats.state_keys_max.max(size.keys);
@@ -281,8 +300,8 @@ impl Shard {
     fn advance(&mut self) -> Result<(), RunError> {
         loop {
             self.adopt_arrivals();
-            let Some(watermark) = self.combined_watermark() else { return Ok(()) };
-            if watermark > self.watermark {
+            let Some(watermark) = self.combined_watermark() else { break };
+            if watermark > self.passed {
                 // Publish before the last look at who is there: a producer that arrives or wakes up
                 // now either is seen below or sees how far this shard goes (`Ingest::activate`).
                 self.engine.closed_to.fetch_max(watermark, Ordering::SeqCst);
@@ -291,23 +310,82 @@ impl Shard {
                 {
                     continue;
                 }
-                let (started, before) = (Instant::now(), self.stats.windows_emitted);
-                self.close_windows(watermark)?;
-                if self.stats.windows_emitted > before {
-                    let age = self.newest_rows.map(|taken_in| taken_in.elapsed());
-                    self.engine.meters[self.id].window_closed(started.elapsed(), age);
-                }
+                self.passed = watermark;
+                self.give_buckets(watermark);
             }
-            if watermark == i64::MAX
-                && self.engine.closing.load(Ordering::SeqCst)
-                && self.all_ended()
-            {
-                self.ledger.finish().map_err(|error| RunError::Defect(error.to_string()))?;
-                self.done = true;
-            }
-            self.inbound.retain(|inbound| !inbound.ended);
-            return Ok(());
+            break;
         }
+        let closable = self.closable();
+        if closable > self.watermark {
+            self.take_buckets()?;
+            let (started, before) = (Instant::now(), self.stats.windows_emitted);
+            self.close_windows(closable)?;
+            if self.stats.windows_emitted > before {
+                let age = self.newest_rows.map(|taken_in| taken_in.elapsed());
+                self.engine.meters[self.id].window_closed(started.elapsed(), age);
+            }
+        }
+        if self.watermark == i64::MAX
+            && self.engine.closing.load(Ordering::SeqCst)
+            && self.all_ended()
+        {
+            self.ledger.finish().map_err(|error| RunError::Defect(error.to_string()))?;
+            self.done = true;
+        }
+        self.inbound.retain(|inbound| !inbound.ended);
+        Ok(())
+    }
+
+    /// Up to where this shard may close windows: what all producers have passed and, in jobs in which shards
+    /// count for each other, all shards.
+    fn closable(&self) -> i64 {
+        let exchange = self.engine.exchange.as_ref();
+        exchange.map_or(self.passed, |exchange| self.passed.min(exchange.passed_by_all()))
+    }
+
+    /// Aggregates rows that were handed on for their values' sake.
+    fn receive_spread(&mut self, prepared: &Prepared) {
+        let part = &prepared.parts[self.id].spread;
+        let job = &self.engine.job;
+        let mut start = 0;
+        for run in &part.runs {
+            let rows = &part.rows[start..run.end];
+            start = run.end;
+            let [point, first, last] = run.window;
+            let bucket = self.buckets.entry((Span { point, first, last }, run.owner));
+            let pane = bucket.or_insert_with(|| Pane::new(&job.keys, &job.plan));
+            let (plan, scratch) = ((&job.plan, run.accumulator), self.windows.scratch());
+            pane.update_spread(plan, &prepared.keys, &prepared.columns, rows, scratch);
+        }
+    }
+
+    /// Gives the buckets of all windows that end at or before `watermark` to the owners of their keys, and
+    /// says so.
+    fn give_buckets(&mut self, watermark: i64) {
+        let engine = Arc::clone(&self.engine);
+        let Some(exchange) = &engine.exchange else { return };
+        self.measure_state();
+        while let Some(first) = self.buckets.first_entry() {
+            let (window, owner) = *first.key();
+            if window.point > watermark {
+                break;
+            }
+            exchange.give(owner, Bucket { window, from: self.id, pane: first.remove() });
+        }
+        exchange.pass(self.id, watermark);
+        engine.doors.iter().for_each(|door| door.wake.notify());
+    }
+
+    /// Takes the buckets that other shards have given.
+    fn take_buckets(&mut self) -> Result<(), RunError> {
+        let engine = Arc::clone(&self.engine);
+        let Some(exchange) = &engine.exchange else { return Ok(()) };
+        for mut bucket in exchange.take(self.id) {
+            let (pane, scratch) = self.windows.pane(bucket.window)?;
+            let number = (bucket.from, engine.job.workers);
+            pane.adopt(&engine.job.plan, &mut bucket.pane, number, scratch);
+        }
+        Ok(())
     }
 
     /// The least watermark of the producers that count; none if none counts. When the engine is closing
@@ -364,9 +442,33 @@ impl Shard {
         Ok(())
     }
 
-    fn answer_requests(&mut self) {
+    /// Takes in requests, and gives all buckets, since the answers of others need them.
+    fn take_requests(&mut self) {
         let requests = std::mem::take(&mut *lock(&self.engine.doors[self.id].requests));
-        for request in requests {
+        let engine = Arc::clone(&self.engine);
+        if let Some(exchange) = &engine.exchange {
+            while let Some(((window, owner), pane)) = self.buckets.pop_first() {
+                exchange.give(owner, Bucket { window, from: self.id, pane });
+            }
+            for _ in &requests {
+                exchange.count_gift(self.id);
+            }
+            engine.doors.iter().for_each(|door| door.wake.notify());
+        }
+        self.asked.extend(requests);
+    }
+
+    /// Whether the oldest request can be answered: all shards have given their buckets.
+    fn can_answer(&self) -> bool {
+        let given = self.engine.exchange.as_ref().map_or(u64::MAX, Exchange::gifts_of_all);
+        !self.asked.is_empty() && given > self.answered
+    }
+
+    fn answer_requests(&mut self) -> Result<(), RunError> {
+        while self.can_answer() {
+            self.take_buckets()?;
+            let Some(request) = self.asked.pop_front() else { break };
+            self.answered += 1;
             match request {
                 Request::Snapshot(reply) => {
                     // Whoever asked may have gone away.
@@ -374,6 +476,7 @@ impl Shard {
                 }
             }
         }
+        Ok(())
     }
 
     /// The results as they stand, of all open windows.

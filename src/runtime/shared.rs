@@ -16,6 +16,7 @@ use super::metrics::{InputMeter, ShardMeter};
 use super::ring::Consumer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
+use super::spread::Exchange;
 use super::wake::Wake;
 use crate::config::Job;
 use crate::error::RunError;
@@ -44,6 +45,8 @@ pub(crate) struct EngineShared {
     pub(crate) aligner: Arc<Aligner>,
     /// Decides which keys are hot, in modes with hot keys.
     pub(crate) skew: Option<Arc<SkewControl>>,
+    /// Where shards exchange what they counted for each other, in jobs that do so.
+    pub(crate) exchange: Option<Exchange>,
     /// Producers so far, to number them.
     pub(crate) producers: AtomicU32,
     /// Counts requests for all partials that producers hold.
@@ -188,9 +191,11 @@ impl EngineShared {
                 requested: AtomicBool::new(false),
             })
             .collect();
+        let exchange = job.spreads().then(|| Exchange::new(job.workers));
         Self {
             job,
             sink,
+            exchange,
             stopped: AtomicBool::new(false),
             error: Mutex::new(None),
             closing: AtomicBool::new(false),

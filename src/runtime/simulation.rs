@@ -333,7 +333,9 @@ impl Simulation {
         }
         self.engine.closing.store(true, Ordering::SeqCst);
         let mut left = STEPS_MAX;
-        while !self.shards.iter_mut().all(|shard| shard.step(4).unwrap() == Progress::Done) {
+        // All in turn: shards may wait for each other's buckets.
+        let working = |shard: &mut Shard| shard.step(4).unwrap() != Progress::Done;
+        while self.shards.iter_mut().map(working).fold(false, |any, one| any | one) {
             left = left.checked_sub(1).expect("the run ends");
         }
         Ok(())

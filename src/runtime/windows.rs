@@ -94,6 +94,11 @@ impl OpenWindows {
         Ok((pane, &mut self.scratch))
     }
 
+    /// What work on panes needs.
+    pub(crate) fn scratch(&mut self) -> &mut Scratch {
+        &mut self.scratch
+    }
+
     /// Panes in use.
     pub(crate) fn len(&self) -> usize {
         self.open.len() + self.given.len()

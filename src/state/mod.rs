@@ -3,4 +3,5 @@
 pub(crate) mod rows;
 pub(crate) mod arena;
 pub(crate) mod table;
+pub(crate) mod spread;
 pub(crate) mod pane;

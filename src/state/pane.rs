@@ -9,6 +9,7 @@ use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
 
 use super::rows::RowPtr;
+use super::spread::Spreading;
 use super::table::{LOOKUP_ROWS, Table};
 use crate::aggregate::plan::{Output, Plan};
 use crate::aggregate::{Misfit, Side};
@@ -72,6 +73,19 @@ pub(crate) struct Scratch {
     selection: Vec<u32>,
     keys: KeyBatch,
     passing: Passing,
+    /// Where rows are handed on to, if they may be.
+    pub(crate) spreading: Option<Spreading>,
+}
+
+/// How what one pane holds comes into another.
+#[derive(Debug, Clone, Copy)]
+enum Join {
+    /// It stays where it was, too.
+    Copy,
+    /// It is taken.
+    Take,
+    /// It is taken, and kept beside what others have of the same keys.
+    Bucket((usize, usize)),
 }
 
 /// The rows of a selection that pass a filter, and their rows of the table.
@@ -195,10 +209,10 @@ impl Pane {
         self.table.lookup(plan.isa, keys, &[rows.first()], &mut scratch.ptrs);
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
-        let Scratch { selection: listed, passing, .. } = scratch;
+        let Scratch { selection: listed, passing, spreading, .. } = scratch;
         listed.clear();
         let mut filtered_by = None;
-        for (placed, side) in plan.accumulators.iter().zip(&mut self.sides) {
+        for (i, (placed, side)) in plan.accumulators.iter().zip(&mut self.sides).enumerate() {
             // Rows are listed when the first accumulator asks for it.
             let (rows, listed) = match placed.filter {
                 None => (rows, &mut *listed),
@@ -225,8 +239,35 @@ impl Pane {
                     &*listed
                 }
             };
+            if let Some(spreading) = spreading.as_mut().filter(|_| placed.spreads)
+                && placed.accumulator.wants_spreading(state, side)
+            {
+                placed.accumulator.spread(column, selection, &mut spreading.parts);
+                spreading.end_run(i);
+                continue;
+            }
             placed.accumulator.update_dense(plan.isa, state, side, column, selection);
         }
+    }
+
+    /// Aggregates rows that were handed on, of one key, for one accumulator. Whether they pass its filter
+    /// was asked before.
+    pub(crate) fn update_spread(
+        &mut self,
+        (plan, accumulator): (&Plan, usize),
+        keys: &KeyBatch,
+        columns: &[Column],
+        rows: &[u32],
+        scratch: &mut Scratch,
+    ) {
+        self.table.lookup(plan.isa, keys, &rows[..1], &mut scratch.ptrs);
+        let width = self.table.width();
+        let placed = &plan.accumulators[accumulator];
+        let mut states = self.table.rows_mut().rows(&scratch.ptrs);
+        let state = states.state_mut(0, width + placed.offset, placed.accumulator.words());
+        let column = placed.column.map(|column| &columns[column]);
+        let side = &mut self.sides[accumulator];
+        placed.accumulator.update_dense(plan.isa, state, side, column, rows);
     }
 
     fn update_rows(
@@ -256,15 +297,26 @@ impl Pane {
 
     /// Merges all of `from`, which holds partials of the same job and window and stays as it is.
     pub(crate) fn merge(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
-        self.merge_from(plan, from, scratch, false);
+        self.merge_from(plan, from, scratch, Join::Copy);
     }
 
     /// The same where `from` is not used again: what it holds beside its rows is taken, not copied.
     pub(crate) fn absorb(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch) {
-        self.merge_from(plan, from, scratch, true);
+        self.merge_from(plan, from, scratch, Join::Take);
     }
 
-    fn merge_from(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch, spent: bool) {
+    /// The same of what was handed on to the `bucket`-th of so many shards.
+    pub(crate) fn adopt(
+        &mut self,
+        plan: &Plan,
+        from: &mut Self,
+        bucket: (usize, usize),
+        scratch: &mut Scratch,
+    ) {
+        self.merge_from(plan, from, scratch, Join::Bucket(bucket));
+    }
+
+    fn merge_from(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch, join: Join) {
         let len = u32::try_from(from.len()).expect("row ids are 32 bits");
         let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         for start in (0..len).step_by(LOOKUP_ROWS) {
@@ -275,22 +327,27 @@ impl Pane {
             self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
             scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
-            self.merge_looked_up(plan, from, scratch, spent);
+            self.merge_looked_up(plan, from, scratch, join);
         }
     }
 
     /// Merges the rows of `from` at `scratch.from` into the rows at `scratch.ptrs`.
-    fn merge_looked_up(&mut self, plan: &Plan, from: &mut Self, scratch: &Scratch, spent: bool) {
+    fn merge_looked_up(&mut self, plan: &Plan, from: &mut Self, scratch: &Scratch, join: Join) {
         let width = self.table.width();
         let mut into = self.table.rows_mut().rows(&scratch.ptrs);
         let partials = from.table.rows_mut().rows(&scratch.from);
         for (i, placed) in plan.accumulators.iter().enumerate() {
             let (into_side, from_side) = (&mut self.sides[i], &mut from.sides[i]);
             let (one, offset) = (&placed.accumulator, width + placed.offset);
-            if spent {
-                one.absorb(&mut into, into_side, &partials, from_side, offset);
-            } else {
-                one.merge(&mut into, into_side, &partials, from_side, offset);
+            match join {
+                Join::Copy => one.merge(&mut into, into_side, &partials, from_side, offset),
+                Join::Bucket(bucket) if placed.spreads => {
+                    let (into, from) = ((&mut into, into_side), (&partials, from_side));
+                    one.adopt(into, from, offset, bucket);
+                }
+                Join::Take | Join::Bucket(_) => {
+                    one.absorb(&mut into, into_side, &partials, from_side, offset);
+                }
             }
         }
     }

@@ -86,7 +86,7 @@ impl Pane {
         let ids = selection.iter().map(|k| start + k);
         scratch.from.clear();
         scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
-        self.merge_looked_up(plan, from, scratch, false);
+        self.merge_looked_up(plan, from, scratch, super::Join::Copy);
     }
 
     /// The least end of a session among the keys `ids`; the end of time if there are none.
