@@ -18,7 +18,7 @@ use super::shard::Shard;
 use super::shared::{EngineShared, Request};
 use super::sink::{Sink, lock};
 use super::source::Source;
-use super::source_set::SourceSet;
+use super::source_set::{Even, SourceSet};
 use super::wake::Sleeper;
 use super::worker::{self, Feed, WorkerStats};
 use crate::config::{Job, SkewMode};
@@ -71,7 +71,12 @@ impl Engine {
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
         let sources = sources.map(|sources| {
-            let how = (job.workers, job.skew != SkewMode::Off);
+            let even = match (&job.skew, &shared.skew) {
+                (SkewMode::TwoPhase, _) => Even::Always,
+                (_, Some(control)) => Even::WhileHot(Arc::clone(control)),
+                _ => Even::Never,
+            };
+            let how = (job.workers, even);
             // By the clock, nobody waits for an input.
             let idle_timeout = job.idle_timeout.filter(|_| job.clock.is_none());
             let aligner = Arc::clone(&shared.aligner);

@@ -4,7 +4,7 @@
 //! nobody else is here just now (it never waits), and whoever leaves one decides. A new hot set is
 //! published with its epoch; producers look at the epoch once a batch.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hashbrown::HashMap;
@@ -29,6 +29,7 @@ const NAMES_MAX: usize = 8192;
 #[derive(Debug)]
 pub(crate) struct SkewControl {
     epoch: AtomicU32,
+    any_hot: AtomicBool,
     current: Mutex<Arc<HotSet>>,
     state: Mutex<State>,
     names: Mutex<HashMap<u64, Vec<KeyValue>>>,
@@ -59,6 +60,7 @@ impl SkewControl {
         let current = policy.current();
         Self {
             epoch: AtomicU32::new(current.epoch()),
+            any_hot: AtomicBool::new(!current.is_empty()),
             current: Mutex::new(Arc::new(current)),
             state: Mutex::new(State {
                 policy,
@@ -112,10 +114,20 @@ impl SkewControl {
         sketch.snapshot_into(self.snapshot_share_min, &mut snapshots[slot]);
         let estimates = merger.merge(snapshots);
         if let Some(set) = policy.decide(estimates, rows_seen) {
-            let epoch = set.epoch();
-            *lock(&self.current) = Arc::new(set);
-            self.epoch.store(epoch, Ordering::Release);
+            self.put_in_force(set);
         }
+    }
+
+    fn put_in_force(&self, set: HotSet) {
+        let epoch = set.epoch();
+        self.any_hot.store(!set.is_empty(), Ordering::Relaxed);
+        *lock(&self.current) = Arc::new(set);
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Whether any key is hot now.
+    pub(crate) fn is_any_hot(&self) -> bool {
+        self.any_hot.load(Ordering::Relaxed)
     }
 
     /// Puts a hot set in force that no policy decided.
@@ -123,8 +135,7 @@ impl SkewControl {
     pub(crate) fn publish(&self, keys: Vec<crate::skew::hot_set::HotKey>) {
         // Far above the epochs of the policy, which goes on deciding.
         let epoch = self.epoch().max(1 << 20) + 1;
-        *lock(&self.current) = Arc::new(HotSet::new(epoch, keys));
-        self.epoch.store(epoch, Ordering::Release);
+        self.put_in_force(HotSet::new(epoch, keys));
     }
 
     /// Remembers what the key with this hash is called.

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::align::Aligner;
 use super::metrics::InputMetrics;
 use super::sink::lock;
+use super::skew_control::SkewControl;
 use super::source::{Source, Take, Unit};
 use crate::error::SourceError;
 
@@ -29,8 +30,7 @@ pub(crate) struct SourceSet {
     out_of_orderness: i64,
     has_time: bool,
     idle_timeout: Option<Duration>,
-    /// Workers that are ahead in reading wait for the others.
-    even: bool,
+    even: Even,
     /// Keeps the inputs together; its inputs have the same numbers.
     aligner: Arc<Aligner>,
     state: Mutex<State>,
@@ -38,9 +38,33 @@ pub(crate) struct SourceSet {
     rows: Vec<AtomicU64>,
 }
 
+/// When workers that are ahead in reading wait for the others: where whoever reads a row may have to
+/// aggregate it.
+#[derive(Debug)]
+pub(crate) enum Even {
+    /// No row is aggregated where it was read.
+    Never,
+    /// All are.
+    Always,
+    /// Those of hot keys are.
+    WhileHot(Arc<SkewControl>),
+}
+
+impl Even {
+    fn is_asked(&self) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::WhileHot(control) => control.is_any_hot(),
+        }
+    }
+}
+
 #[derive(Debug)]
 struct State {
     inputs: Vec<InputState>,
+    /// Whether reading was even when a unit was last asked for.
+    even: bool,
     /// The largest watermark any worker has promised.
     promised: i64,
     /// Units taken by each worker; `None` once it was told that there are no more.
@@ -85,7 +109,7 @@ impl SourceSet {
         sources: Vec<Arc<dyn Source>>,
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
-        (workers, even): (usize, bool),
+        (workers, even): (usize, Even),
         aligner: Arc<Aligner>,
     ) -> Self {
         for number in 0..sources.len() {
@@ -114,7 +138,12 @@ impl SourceSet {
             idle_timeout,
             even,
             aligner,
-            state: Mutex::new(State { inputs, promised: i64::MIN, taken: vec![Some(0); workers] }),
+            state: Mutex::new(State {
+                inputs,
+                even: false,
+                promised: i64::MIN,
+                taken: vec![Some(0); workers],
+            }),
         }
     }
 
@@ -125,11 +154,17 @@ impl SourceSet {
 
     /// The next unit for `worker`, of the input that is furthest behind among those that have one.
     ///
-    /// Where whoever reads a row may have to aggregate it, even reading is what spreads the work evenly,
-    /// and a worker that is ahead of the others waits. Live inputs are read by whoever comes first.
+    /// Where whoever reads a row may have to aggregate it ([`Even`]), even reading is what spreads the work
+    /// evenly, and a worker that is ahead of the others waits. Live inputs are read by whoever comes first.
     pub(crate) fn take(&self, worker: usize) -> Result<Next, SourceError> {
         let mut state = lock(&self.state);
-        if self.is_ahead(&state, worker) {
+        let even = self.even.is_asked();
+        if even && !state.even {
+            // What was read before was not to be even, and is no debt.
+            state.taken.iter_mut().flatten().for_each(|taken| *taken = 0);
+        }
+        state.even = even;
+        if even && self.is_ahead(&state, worker) {
             return Ok(Next::Pending);
         }
         let mut order = (0..self.sources.len()).collect::<Vec<_>>();
@@ -188,7 +223,7 @@ impl SourceSet {
                 .zip(&state.inputs)
                 .any(|(source, input)| !input.ended && source.is_live())
         };
-        self.even && own > least + least / AHEAD_SHARE && !live()
+        own > least + least / AHEAD_SHARE && !live()
     }
 
     fn note_silence(&self, state: &mut InputState, input: usize) {
