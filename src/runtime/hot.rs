@@ -21,12 +21,12 @@ use crate::skew::sample::Sampler;
 use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
 use crate::state::pane::{MaskedRows, OneKeyRows};
 
-/// One of so many rows is sampled: at one of 64, sampling a stream of one key would take more than 3 % of
+/// One of so many rows is sampled: at one of 128, sampling a stream of one key would take more than 3 % of
 /// the time that such a stream needs.
-const SAMPLE_EVERY: u32 = 128;
+const SAMPLE_EVERY: u32 = 160;
 
 /// Sampled rows between two snapshots given to the control.
-const REPORT_SAMPLES: u32 = 512;
+const REPORT_SAMPLES: u32 = 192;
 
 /// A hot key with at least one of so many rows of a batch is reduced under its mask, straight from the
 /// columns; the rows of others are listed first.
