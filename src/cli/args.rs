@@ -86,7 +86,8 @@ pub(super) struct RunArgs {
 
     /// Write results to a file instead of standard output
     ///
-    /// The format follows from the name. Example: --output daily.parquet
+    /// The format follows from the name; text is compressed if it ends in .gz or .zst. Example: --output
+    /// daily.parquet
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) output: Option<PathBuf>,
 
@@ -439,7 +440,8 @@ pub(super) struct GenArgs {
 
     /// File to write [default: standard output]
     ///
-    /// The format follows from the name. Example: --output stream.parquet
+    /// The format follows from the name; text is compressed if it ends in .gz or .zst. Example: --output
+    /// stream.parquet
     #[arg(long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 

@@ -13,19 +13,24 @@ pub(super) fn format(
     output: Option<&Path>,
     asked: Option<&str>,
 ) -> Result<OutputFormat, ConfigError> {
-    if let Some(asked) = asked {
-        return OutputFormat::parse(asked);
+    let asked = asked.map(OutputFormat::parse).transpose()?;
+    match (asked, output) {
+        (asked, Some(path)) => format_of_file(path, asked),
+        (Some(asked), None) => Ok(asked),
+        (None, None) if std::io::stdout().is_terminal() => Ok(OutputFormat::Table),
+        (None, None) => Ok(OutputFormat::Csv),
     }
-    Ok(match output {
-        Some(path) => side_format(path),
-        None if std::io::stdout().is_terminal() => OutputFormat::Table,
-        None => OutputFormat::Csv,
-    })
 }
 
-/// The format of a file by its name; csv if it says nothing.
-pub(super) fn side_format(path: &Path) -> OutputFormat {
-    OutputFormat::of_path(path).unwrap_or(OutputFormat::Csv)
+/// The format of a file as asked for, or by its name; csv if it says nothing.
+pub(super) fn format_of_file(
+    path: &Path,
+    asked: Option<OutputFormat>,
+) -> Result<OutputFormat, ConfigError> {
+    let format = asked.or_else(|| OutputFormat::of_path(path)).unwrap_or(OutputFormat::Csv);
+    // What the name asks for must be possible, before anything is read.
+    format.compression(path)?;
+    Ok(format)
 }
 
 /// Opening an output empties it, so none may be an input or another output.

@@ -11,8 +11,9 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
+use super::Failure;
 use super::order::Ordered;
-use super::outputs::side_format;
+use super::outputs::format_of_file;
 use crate::error::SinkError;
 use crate::io::{BatchWriter, Reason, RejectLog, Rejected, open_writer};
 use crate::runtime::sink::{Rejection, Sink, lock};
@@ -58,8 +59,8 @@ impl Outputs {
     }
 
     /// Late rows go to a file.
-    pub(super) fn keep_late(&mut self, path: &Path, schema: &SchemaRef) -> Result<(), SinkError> {
-        let writer = open_writer(Some(path), side_format(path), schema)?;
+    pub(super) fn keep_late(&mut self, path: &Path, schema: &SchemaRef) -> Result<(), Failure> {
+        let writer = open_writer(Some(path), format_of_file(path, None)?, schema)?;
         self.late = Some(Mutex::new(Some(writer)));
         Ok(())
     }

@@ -60,6 +60,11 @@ pub enum Compression {
 }
 
 impl Compression {
+    /// Told from a file's name.
+    pub(crate) fn of_name(path: &Path) -> Self {
+        detect_name(path).1
+    }
+
     /// Told from the first bytes of the content.
     pub(crate) fn of_content(head: &[u8]) -> Self {
         if head.starts_with(&[0x1f, 0x8b]) {
@@ -177,13 +182,29 @@ impl OutputFormat {
         })
     }
 
-    /// The format that the name of an output file asks for; `.txt` is a table.
+    /// The format that the name of an output file asks for; `.txt` is a table. A suffix of compression
+    /// behind it does not count.
     pub fn of_path(path: &Path) -> Option<Self> {
-        let extension = path.extension()?.to_string_lossy().to_ascii_lowercase();
-        if extension == "txt" {
+        if path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("txt")) {
             return Some(Self::Table);
         }
-        Format::from_extension(&extension).map(Self::from)
+        detect_name(path).0.map(Self::from)
+    }
+
+    /// The compression that the name of an output file of this format asks for.
+    ///
+    /// # Errors
+    /// If the format is not one that is compressed as a whole.
+    pub(crate) fn compression(self, path: &Path) -> Result<Compression, ConfigError> {
+        let compression = Compression::of_name(path);
+        let is_text = matches!(self, Self::Csv | Self::Tsv | Self::Ndjson);
+        if is_text || compression == Compression::None {
+            return Ok(compression);
+        }
+        Err(ConfigError::Inconsistent(format!(
+            "{}: only csv, tsv and ndjson are compressed as a whole; leave the last suffix out",
+            path.display()
+        )))
     }
 }
 

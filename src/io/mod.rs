@@ -11,6 +11,7 @@
 
 mod format;
 mod progress;
+mod target;
 mod reject;
 mod feed;
 pub(crate) mod time;

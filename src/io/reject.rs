@@ -4,13 +4,13 @@
 //! [`RejectLog::record`]. Cost: nothing for good rows; a lock per batch that has bad ones.
 
 use std::fmt::{self, Write as _};
-use std::fs::File;
-use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::SinkError;
+use crate::io::format::Compression;
+use crate::io::target::Target;
 
 /// Rejected rows remembered for a warning.
 const EXAMPLES: usize = 5;
@@ -120,7 +120,8 @@ pub struct RejectLog {
 
 struct Kept {
     name: String,
-    rows: csv::Writer<BufWriter<Box<dyn Write + Send>>>,
+    /// None once the file is complete.
+    rows: Option<csv::Writer<Target>>,
     failure: Option<SinkError>,
 }
 
@@ -142,15 +143,11 @@ impl RejectLog {
     /// `input,line,column,reason,detail,row`.
     pub fn create(path: &Path) -> Result<Self, SinkError> {
         let name = path.display().to_string();
-        let file = File::create(path).map_err(|e| SinkError::Failed(format!("{name}: {e}")))?;
-        Self::with_writer(name, Box::new(file))
-    }
-
-    fn with_writer(name: String, out: Box<dyn Write + Send>) -> Result<Self, SinkError> {
-        let mut rows = csv::Writer::from_writer(BufWriter::new(out));
+        let out = Target::file(path, Compression::of_name(path))?;
+        let mut rows = csv::Writer::from_writer(out);
         rows.write_record(["input", "line", "column", "reason", "detail", "row"])
             .map_err(|e| SinkError::Failed(format!("{name}: {e}")))?;
-        let kept = Kept { name, rows, failure: None };
+        let kept = Kept { name, rows: Some(rows), failure: None };
         Ok(Self { kept: Some(Mutex::new(kept)), examples: Mutex::default() })
     }
 
@@ -187,22 +184,21 @@ impl RejectLog {
         if let Some(failure) = kept.failure.take() {
             return Err(failure);
         }
-        let flushed = kept.rows.flush();
-        flushed.map_err(|e| SinkError::Failed(format!("{}: {e}", kept.name)))
+        let Some(rows) = kept.rows.take() else { return Ok(()) };
+        let out = rows.into_inner();
+        out.map_err(|e| SinkError::Failed(format!("{}: {}", kept.name, e.error())))?.close()
     }
 }
 
 impl Kept {
-    /// The first failure is kept for [`RejectLog::finish`]; after it nothing more is tried.
+    /// The first failure is kept for [`RejectLog::finish`]; after it, or the end, nothing more is tried.
     fn write(&mut self, rejected: &Rejected) {
-        if self.failure.is_some() {
-            return;
-        }
+        let (Some(rows), None) = (&mut self.rows, &self.failure) else { return };
         let mut line = String::new();
         if rejected.line > 0 {
             let _ = write!(line, "{}", rejected.line);
         }
-        let written = self.rows.write_record([
+        let written = rows.write_record([
             rejected.input.as_bytes(),
             line.as_bytes(),
             rejected.column.as_deref().unwrap_or_default().as_bytes(),

@@ -173,7 +173,18 @@ fn formats_follow_the_name_and_can_be_read_again() {
     let job = ["run", &input, "--key", "key,city", "--agg", "count,sum(amount)", "--ordered"];
     let expected = saltmill(&job).fine();
     let expected = expected.text();
-    for name in ["r.csv", "r.tsv", "r.ndjson", "r.parquet", "r.arrow", "r.feather"] {
+    let names = [
+        "r.csv",
+        "r.tsv",
+        "r.ndjson",
+        "r.parquet",
+        "r.arrow",
+        "r.feather",
+        "r.csv.gz",
+        "r.tsv.zst",
+        "r.ndjson.gz",
+    ];
+    for name in names {
         let path = scratch.path(name);
         saltmill(&[&job[..], &["--output", &path]].concat()).fine();
         let again = saltmill(&[
@@ -187,6 +198,10 @@ fn formats_follow_the_name_and_can_be_read_again() {
         ]);
         assert_eq!(again.fine().text(), expected, "{name}");
     }
+    let squeezed = std::fs::metadata(scratch.path("r.csv.gz")).unwrap().len();
+    assert!(squeezed < std::fs::metadata(scratch.path("r.csv")).unwrap().len());
+    saltmill(&[&job[..], &["--output", &scratch.path("r.parquet.gz")]].concat())
+        .refused(2, &["r.parquet.gz", "only csv, tsv and ndjson", "leave the last suffix out"]);
     let table = saltmill(&[&job[..], &["--output-format", "table"]].concat()).fine();
     let mut lines = table.text().lines();
     assert!(lines.next().unwrap().starts_with("key ") && lines.next().unwrap().starts_with("---"));

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow::array::timezone::Tz;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch, RecordBatchOptions, StringArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -17,14 +18,13 @@ use parquet::arrow::ArrowWriter;
 use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
-use crate::error::SinkError;
+use crate::error::{ConfigError, SinkError};
 use crate::io::format::OutputFormat;
+use crate::io::target::{Failures, Target};
 
-mod target;
 mod table;
 
 use self::table::TableWriter;
-use self::target::{Failures, Target};
 
 /// Rows of a parquet row group: enough for its columns to compress, little enough to be a unit of work.
 const ROW_GROUP_ROWS: usize = 256 << 10;
@@ -51,7 +51,11 @@ pub fn open_writer(
     schema: &SchemaRef,
 ) -> Result<Box<dyn BatchWriter>, SinkError> {
     let out = match target {
-        Some(path) => Target::file(path)?,
+        Some(path) => {
+            let compression = format.compression(path);
+            let wrong = |e: ConfigError| SinkError::Failed(e.to_string());
+            Target::file(path, compression.map_err(wrong)?)?
+        }
         None => Target::stdout()?,
     };
     writer_to(out, format, schema)
@@ -117,9 +121,10 @@ impl BatchWriter for CsvWriter {
 
     fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
         match self.empty.take() {
-            Some(empty) => self.write(&empty),
-            None => self.failures.check(),
+            Some(empty) => self.write(&empty)?,
+            None => self.failures.check()?,
         }
+        self.rows.into_inner().close()
     }
 }
 
@@ -192,11 +197,11 @@ impl BatchWriter for StreamOut {
     }
 }
 
-/// A batch whose columns can be written as text: timestamps of a named zone as UTC (the same
-/// instants; the rules of zones are not known here), and, if `flat`, nested values as their display.
+/// A batch whose columns can be written as text: timestamps of a zone whose rules are not known here as
+/// UTC (the same instants), and, if `flat`, nested values as their display.
 fn printable(batch: &RecordBatch, flat: bool) -> Result<RecordBatch, String> {
     let needs =
-        |t: &DataType| is_named_zone(t) || (flat && t.is_nested()) || is_dictionary_of_zone(t);
+        |t: &DataType| is_unknown_zone(t) || (flat && t.is_nested()) || is_dictionary_of_zone(t);
     let schema = batch.schema();
     if !schema.fields().iter().any(|f| needs(f.data_type())) {
         return Ok(batch.clone());
@@ -213,12 +218,12 @@ fn printable(batch: &RecordBatch, flat: bool) -> Result<RecordBatch, String> {
         .map_err(|e| e.to_string())
 }
 
-fn is_named_zone(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Timestamp(_, Some(zone)) if !zone.starts_with(['+', '-']))
+fn is_unknown_zone(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Timestamp(_, Some(zone)) if zone.parse::<Tz>().is_err())
 }
 
 fn is_dictionary_of_zone(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Dictionary(_, values) if is_named_zone(values))
+    matches!(data_type, DataType::Dictionary(_, values) if is_unknown_zone(values))
 }
 
 fn as_text(column: &ArrayRef) -> Result<ArrayRef, String> {

@@ -11,7 +11,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
 use crate::error::SinkError;
-use crate::io::write::target::{Failures, Target};
+use crate::io::target::{Failures, Target};
 use crate::io::write::{BatchWriter, cell_text, is_number, printable};
 
 /// Rows held back.

@@ -8,6 +8,7 @@ use arrow::array::{
 use arrow::datatypes::Int32Type;
 
 use super::*;
+use crate::io::target::Output;
 
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
@@ -23,7 +24,11 @@ impl Write for Shared {
     }
 }
 
+impl Output for Shared {}
+
 struct ClosedPipe;
+
+impl Output for ClosedPipe {}
 
 impl Write for ClosedPipe {
     fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -71,10 +76,10 @@ fn csv_of_all_kinds() {
     assert_eq!(
         written(OutputFormat::Csv, std::slice::from_ref(&batch), &batch.schema()),
         "n,f,d,k,v,t\n\
-         1,0.1,12.30,x,\"a,b\",1970-01-01T00:00:00Z\n\
-         ,NaN,-0.05,,\"c\nd\",1970-01-01T00:00:01.500Z\n\
-         300,1e300,,\"y \"\"q\"\"\",\"\",1969-12-31T23:59:59.999Z\n"
-            .replace(",\"\",1969", ",,1969")
+         1,0.1,12.30,x,\"a,b\",1970-01-01T01:00:00+01:00\n\
+         ,NaN,-0.05,,\"c\nd\",1970-01-01T01:00:01.500+01:00\n\
+         300,1e300,,\"y \"\"q\"\"\",\"\",1970-01-01T00:59:59.999+01:00\n"
+            .replace(",\"\",1970", ",,1970")
     );
     assert_eq!(written(OutputFormat::Tsv, &[], &batch.schema()), "n\tf\td\tk\tv\tt\n");
 }
@@ -89,7 +94,7 @@ fn ndjson_of_all_kinds() {
     assert!(lines[1]["n"].is_null() && lines[1]["f"].is_null());
     assert_eq!(lines[0]["k"], "x");
     assert_eq!(lines[1]["v"], "c\nd");
-    assert_eq!(lines[1]["t"], "1970-01-01T00:00:01.500Z");
+    assert_eq!(lines[1]["t"], "1970-01-01T01:00:01.500+01:00");
     assert!(text.contains("12.30"));
 }
 

@@ -6,7 +6,10 @@ use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use flate2::write::GzEncoder;
+
 use crate::error::SinkError;
+use crate::io::format::Compression;
 
 const BUFFER: usize = 64 << 10;
 
@@ -26,16 +29,67 @@ pub(crate) struct Failures {
 
 /// Notes failures on their way up, before a format's writer turns them into its own.
 struct Watched {
-    out: Box<dyn Write + Send>,
+    out: Box<dyn Output>,
     failures: Failures,
 }
 
+/// Takes bytes, and at the end writes what has to stand there.
+pub(crate) trait Output: Write + Send {
+    /// Completes the output. Nothing may be written after.
+    fn finish(&mut self) -> io::Result<()> {
+        self.flush()
+    }
+}
+
+impl Output for File {}
+
+/// Compresses a file. Flushing does nothing: it would cost compression, and nobody reads a file while it
+/// is written.
+enum Compressed {
+    Gzip(GzEncoder<File>),
+    Zstd(zstd::Encoder<'static, File>),
+}
+
+impl Write for Compressed {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Gzip(out) => out.write(buf),
+            Self::Zstd(out) => out.write(buf),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Output for Compressed {
+    fn finish(&mut self) -> io::Result<()> {
+        match self {
+            Self::Gzip(out) => out.try_finish(),
+            Self::Zstd(out) => out.do_finish(),
+        }
+    }
+}
+
 impl Target {
-    pub(crate) fn file(path: &Path) -> Result<Self, SinkError> {
+    pub(crate) fn file(path: &Path, compression: Compression) -> Result<Self, SinkError> {
         let name = path.display().to_string();
-        let file = File::create(path)
-            .map_err(|e| SinkError::Failed(format!("{name}: cannot be written: {e}")))?;
-        Ok(Self::new(name, Box::new(file), false))
+        let unwritable =
+            |e: io::Error| SinkError::Failed(format!("{name}: cannot be written: {e}"));
+        let file = File::create(path).map_err(unwritable)?;
+        let out: Box<dyn Output> = match compression {
+            Compression::None => Box::new(file),
+            Compression::Gzip => {
+                Box::new(Compressed::Gzip(GzEncoder::new(file, flate2::Compression::default())))
+            }
+            Compression::Zstd => {
+                // 0 is the default of the format's makers.
+                let encoder = zstd::Encoder::new(file, 0).map_err(unwritable)?;
+                Box::new(Compressed::Zstd(encoder))
+            }
+        };
+        Ok(Self::new(name, out, false))
     }
 
     /// Standard output without the line buffer of the standard library.
@@ -46,7 +100,7 @@ impl Target {
         Ok(Self::new(name, Box::new(File::from(fd)), true))
     }
 
-    pub(crate) fn new(name: String, out: Box<dyn Write + Send>, is_stdout: bool) -> Self {
+    pub(crate) fn new(name: String, out: Box<dyn Output>, is_stdout: bool) -> Self {
         let failures = Failures { name, first: Arc::default() };
         let watched = Watched { out, failures: failures.clone() };
         Self { out: BufWriter::with_capacity(BUFFER, watched), is_stdout, failures }
@@ -62,12 +116,16 @@ impl Target {
 
     /// Shows the batch to whoever reads the other end.
     pub(crate) fn flush_if_live(&mut self) -> Result<(), SinkError> {
-        if self.is_stdout { self.close() } else { Ok(()) }
+        if !self.is_stdout {
+            return Ok(());
+        }
+        self.out.flush().map_err(|e| self.failures.explain(&e.to_string()))
     }
 
-    /// Writes out what is buffered.
+    /// Writes out what is buffered, and completes the output.
     pub(crate) fn close(&mut self) -> Result<(), SinkError> {
-        self.out.flush().map_err(|e| self.failures.explain(&e.to_string()))
+        let flushed = self.out.flush().and_then(|()| self.out.get_mut().finish());
+        flushed.map_err(|e| self.failures.explain(&e.to_string()))
     }
 }
 
@@ -88,6 +146,12 @@ impl Write for Watched {
 
     fn flush(&mut self) -> io::Result<()> {
         self.out.flush().inspect_err(|e| self.failures.note(e))
+    }
+}
+
+impl Watched {
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.finish().inspect_err(|e| self.failures.note(e))
     }
 }
 
