@@ -15,7 +15,7 @@ use crate::kernel::Isa;
 use crate::kernel::reduce::{MaskedReduce, MinMax};
 use crate::kernel::select::{Compare, CompareMask, MaskRows};
 use crate::key::batch::KeyBatch;
-use crate::runtime::ingest::Ingest;
+use crate::runtime::intake::Intake;
 use crate::runtime::ring;
 use crate::runtime::router::Router;
 use crate::runtime::shard::{Progress, Shard};
@@ -195,7 +195,7 @@ pub fn run_inline(job: Job, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>,
     let engine = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, false));
     let mut shards =
         (0..job.workers).map(|id| Shard::new(id, Arc::clone(&engine))).collect::<Vec<_>>();
-    let mut ingest = Ingest::open(&engine);
+    let mut ingest = Intake::open(&engine);
     for batch in batches {
         ingest.offer_checked(batch.clone())?;
         while !ingest.try_flush()? {

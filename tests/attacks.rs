@@ -11,6 +11,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::RecordBatch;
+use saltmill::config::{HotList, SkewMode};
 use saltmill::error::SinkError;
 use saltmill::runtime::sink::Callback;
 use saltmill::{
@@ -384,6 +385,38 @@ fn snapshots_change_nothing() {
             text
         };
         assert_eq!(sums(true), sums(false));
+    });
+}
+
+/// Partials of hot keys stay with the producer, which may be silent; a reader sees their rows all the same,
+/// at once and as often as it looks.
+#[test]
+fn a_snapshot_sees_every_row_pushed_before_it() {
+    in_time(|| {
+        let hot = HotList::Text(vec![Some("0".into()), None]);
+        for skew in [SkewMode::Hot(hot), SkewMode::TwoPhase, SkewMode::Adaptive, SkewMode::Off] {
+            let job = job().window(Window::None).skew(skew.clone()).build().unwrap();
+            let results = Collected::new();
+            let engine = Engine::start(job, results.clone()).unwrap();
+            let mut handles = [engine.ingest().unwrap(), engine.ingest().unwrap()];
+            let mut pushed = 0;
+            for round in 0..60 {
+                // One row of key 0, one of key 1: the same keys in every batch.
+                handles[round % 2].push(rows(0..2)).unwrap();
+                pushed += 2;
+                assert_eq!(total_count(&engine.snapshot().unwrap()), pushed, "{skew:?}, {round}");
+            }
+            // A handle that is left behind, and one that goes while somebody looks.
+            let [first, second] = handles;
+            let looked = std::thread::scope(|scope| {
+                scope.spawn(|| drop(first));
+                total_count(&engine.snapshot().unwrap())
+            });
+            assert_eq!(looked, pushed, "{skew:?}");
+            drop(second);
+            assert_eq!(engine.finish().unwrap().rows_in, 120);
+            assert_eq!(total_count(&results.take()), 120, "{skew:?}");
+        }
     });
 }
 

@@ -12,6 +12,7 @@ use super::affinity;
 use super::align::InputDrift;
 use super::assign::RowCounts;
 use super::ingest::Ingest;
+use super::intake::Intake;
 use super::metrics::Metrics;
 use super::report::{HotKeyReport, InputReport, RunReport, ShardReport};
 use super::shard::Shard;
@@ -99,8 +100,8 @@ impl Engine {
 
     fn feed(&self, worker: usize, sleeper: &Sleeper) -> Option<Feed> {
         let sources = self.sources.as_ref()?;
-        let ingest = Ingest::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
-        Some(Feed::new(worker, Arc::clone(sources), ingest))
+        let intake = Intake::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
+        Some(Feed::new(worker, Arc::clone(sources), intake))
     }
 
     fn start_thread(
@@ -170,10 +171,9 @@ impl Engine {
 
     /// The results as they stand, of all open windows, without closing them.
     ///
-    /// Each shard answers between two batches, for itself, behind what was sent to it before. Rows that are
-    /// still in a handle are not in it, and partials of hot keys that a handle holds only if it is used
-    /// while the snapshot is taken (see [`JobBuilder::mini_batch_latency`](crate::JobBuilder)); workers
-    /// that read sources hand theirs on at once.
+    /// Each shard answers between two batches, for itself, behind what was sent to it before. So every row is
+    /// in it that was pushed before, by a call that has returned; rows that [`Ingest::try_push`] left in
+    /// its handle for want of room are not.
     ///
     /// # Errors
     /// If the run has failed, or a result does not fit its type.
@@ -204,14 +204,14 @@ impl Engine {
         Ok(batches)
     }
 
-    /// Asks all producers to hand on their partials, and waits for those that workers serve.
+    /// Has all producers hand on their partials: those in use do it themselves before they rest, the others
+    /// are served here.
     fn collect_partials(&self) {
-        let wanted = self.shared.partials_wanted.fetch_add(1, Ordering::SeqCst) + 1;
-        self.shared.notify_all();
+        let wanted = self.shared.want_partials();
         let given = || {
+            self.shared.serve_handles();
             let ingests = lock(&self.shared.ingests);
-            let mut of_workers = ingests.iter().filter(|ingest| ingest.of_worker);
-            of_workers.all(|ingest| ingest.partials_given.load(Ordering::SeqCst) >= wanted)
+            ingests.iter().all(|one| one.partials_given.load(Ordering::SeqCst) >= wanted)
         };
         while !given() && !self.shared.is_stopped() && !self.is_finished() {
             std::thread::sleep(Duration::from_micros(100));

@@ -14,7 +14,8 @@ use arrow::array::{
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
 
-use super::ingest::{Ingest, TryPushError};
+use super::ingest::TryPushError;
+use super::intake::Intake;
 use super::shard::{Progress, Shard};
 use super::shared::EngineShared;
 use super::sink::Collected;
@@ -185,7 +186,7 @@ fn run(case: &Case, random: &mut Random) -> Vec<Vec<u8>> {
     let mut shards =
         (0..case.workers).map(|id| Shard::new(id, Arc::clone(&engine))).collect::<Vec<_>>();
     let count = random.below(3) + 1;
-    let mut ingests = (0..count).map(|_| Ingest::open(&engine)).collect::<Vec<_>>();
+    let mut ingests = (0..count).map(|_| Intake::open(&engine)).collect::<Vec<_>>();
     let hashes = hashes_of(&job, &case.batches);
     let mut waiting = case.batches.clone();
     waiting.reverse();

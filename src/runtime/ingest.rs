@@ -1,34 +1,18 @@
-//! A producer's handle: rows go in here.
+//! A producer's handle, for programs that feed an engine themselves.
 //!
-//! One handle per producing thread. A handle routes a batch slice by slice and puts one message into
-//! each shard's ring; what does not fit waits in the handle's outbox, so that a handle never holds more
-//! than one batch. `push` waits for room, `try_push` gives the batch back; a worker that both reads and
-//! owns a shard does its shard's work meanwhile ([`Ingest::offer`] and [`Ingest::flush`]).
+//! A handle is used by one thread at a time. Between two calls anybody may see to it that partials it
+//! holds are handed on ([`Served`]), so a reader sees all rows that were pushed, however silent their
+//! producers are. That costs each call an uncontended lock, and rows nothing.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 
 use arrow::record_batch::RecordBatch;
 
-use super::hot::HotKeys;
-use super::message::{Message, Prepared};
-use super::ring::{Producer, ring};
-use super::router::Router;
-use super::shared::{Arrival, EngineShared, IngestShared};
+use super::intake::Intake;
+pub use super::intake::TryPushError;
+use super::shared::{EngineShared, Served};
 use super::sink::lock;
-use super::wake::{Sleeper, Wake};
-use crate::config::Job;
 use crate::error::RunError;
-
-/// Keys in one pane of partials from which it is handed on early.
-const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
-
-/// How long a waiting producer sleeps before it looks whether the engine still lives.
-const WAIT: Duration = Duration::from_millis(50);
-
-/// The shortest time between two looks whether an input that is ahead may go on.
-const SHORT_WAIT: Duration = Duration::from_micros(100);
 
 /// A handle through which one thread feeds rows into an [`Engine`](super::engine::Engine).
 ///
@@ -36,108 +20,15 @@ const SHORT_WAIT: Duration = Duration::from_micros(100);
 /// job's out-of-orderness. Windows close when all open handles have passed their end, so open all
 /// handles before pushing to one, and close (or drop) those that are done.
 #[derive(Debug)]
-pub struct Ingest {
-    engine: Arc<EngineShared>,
-    shared: Arc<IngestShared>,
-    sleeper: Sleeper,
-    router: Router,
-    rings: Vec<Producer<Message>>,
-    /// Messages that wait for room, one per shard at most.
-    outbox: Vec<Option<Message>>,
-    /// A batch that is not routed to its end, and where it goes on.
-    backlog: Option<(RecordBatch, usize)>,
-    /// The watermark that each shard was last told.
-    told: Vec<i64>,
-    /// For each shard, the least watermark that would let it give something.
-    awaited: Vec<i64>,
-    /// For a worker that reads several inputs: what it promises, which then replaces the router's.
-    promise: Option<i64>,
-    mini_batch: MiniBatch,
-    /// The latest request for partials that was queued.
-    partials_queued: u64,
-    ended: bool,
-}
-
-/// Progress towards the next mini-batch of partials.
-#[derive(Debug)]
-struct MiniBatch {
-    rows: u64,
-    since: Instant,
-}
-
-impl MiniBatch {
-    fn new() -> Self {
-        Self { rows: 0, since: Instant::now() }
-    }
-}
-
-/// Why [`Ingest::try_push`] did not take a batch.
-#[derive(Debug)]
-pub enum TryPushError {
-    /// There is no room now; here is the batch.
-    Full(RecordBatch),
-    /// The run has failed or stopped.
-    Run(RunError),
-}
+pub struct Ingest(Arc<Mutex<Intake>>);
 
 impl Ingest {
-    /// Opens a handle and makes it known to all shards.
+    /// Opens a handle and makes it known to all shards and readers.
     pub(crate) fn open(engine: &Arc<EngineShared>) -> Self {
-        let sleeper = Sleeper::new();
-        let wake = Arc::clone(sleeper.wake());
-        Self::open_with(engine, sleeper, wake, false)
-    }
-
-    /// Opens the handle of a worker's feed: its thread never waits here, and is woken by `wake`.
-    pub(crate) fn open_for_worker(engine: &Arc<EngineShared>, wake: Arc<Wake>) -> Self {
-        Self::open_with(engine, Sleeper::new(), wake, true)
-    }
-
-    fn open_with(
-        engine: &Arc<EngineShared>,
-        sleeper: Sleeper,
-        wake: Arc<Wake>,
-        of_worker: bool,
-    ) -> Self {
-        let id = engine.producers.fetch_add(1, Ordering::Relaxed);
-        let has_time = engine.job.time.is_some() && engine.job.windows.is_some();
-        let input = (!of_worker && has_time).then(|| engine.aligner.join());
-        let shared = Arc::new(IngestShared::new(id, of_worker, input, wake));
-        shared.touch(engine);
-        let mut rings = Vec::new();
-        for door in &engine.doors {
-            let (producer, consumer) = ring(engine.job.ring_capacity);
-            rings.push(producer);
-            let arrival = Arrival { ring: consumer, ingest: Arc::clone(&shared) };
-            lock(&door.arrivals).push(arrival);
-        }
-        lock(&engine.ingests).push(Arc::clone(&shared));
-        // First be seen, then look how far time has come: a shard that did not see this handle has
-        // published how far it went before it looked (`Shard::advance`).
-        engine.version.fetch_add(1, Ordering::SeqCst);
-        let hot = engine.skew.as_ref().map(|control| {
-            let producers =
-                if engine.reads { engine.job.workers } else { lock(&engine.ingests).len() };
-            HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
-        });
-        let mut router = Router::new(Arc::clone(&engine.job), hot);
-        router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
-        let shards = rings.len();
-        Self {
-            engine: Arc::clone(engine),
-            shared,
-            sleeper,
-            router,
-            rings,
-            outbox: (0..shards).map(|_| None).collect(),
-            backlog: None,
-            told: vec![i64::MIN; shards],
-            awaited: vec![i64::MIN; shards],
-            promise: None,
-            mini_batch: MiniBatch::new(),
-            partials_queued: 0,
-            ended: false,
-        }
+        let intake = Arc::new(Mutex::new(Intake::open(engine)));
+        let weak = Arc::downgrade(&intake);
+        engine.enter(weak);
+        Self(intake)
     }
 
     /// Feeds a batch, waiting for room as long as needed.
@@ -145,11 +36,7 @@ impl Ingest {
     /// # Errors
     /// If the batch does not have the job's schema, or the run has failed.
     pub fn push(&mut self, batch: RecordBatch) -> Result<(), RunError> {
-        self.check(&batch)?;
-        self.wait_flush()?;
-        self.wait_for_others()?;
-        self.offer(batch);
-        self.wait_flush()
+        lock(&self.0).push(batch)
     }
 
     /// Feeds a batch if there is room, else gives it back. A batch that was taken may still be partly in
@@ -159,443 +46,45 @@ impl Ingest {
     /// [`TryPushError::Full`] with the batch if an earlier one has not been handed on yet, or the input is too
     /// far ahead of the others ([`JobBuilder::alignment`](crate::JobBuilder::alignment)).
     pub fn try_push(&mut self, batch: RecordBatch) -> Result<(), TryPushError> {
-        self.check(&batch).map_err(TryPushError::Run)?;
-        if !self.try_flush().map_err(TryPushError::Run)? {
-            return Err(TryPushError::Full(batch));
-        }
-        if !self.engine.aligner.may_go_on(self.shared.input) {
-            // Held back, not silent.
-            self.shared.touch(&self.engine);
-            return Err(TryPushError::Full(batch));
-        }
-        self.offer(batch);
-        self.try_flush().map_err(TryPushError::Run)?;
-        Ok(())
+        lock(&self.0).try_push(batch)
     }
 
     /// Promises that no row before `time` (in the unit of the event-time column) will follow; rows that
     /// break the promise are late. Waits for room.
     pub fn watermark(&mut self, time: i64) -> Result<(), RunError> {
-        while !self.try_watermark(time)? {
-            self.wait_for_room();
-        }
-        Ok(())
-    }
-
-    /// [`Ingest::watermark`] without waiting: true if it was possible. To be called again if not.
-    pub(crate) fn try_watermark(&mut self, time: i64) -> Result<bool, RunError> {
-        self.activate();
-        if !self.try_flush()? {
-            return Ok(false);
-        }
-        self.router.watermark.raise(time);
-        self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
-        self.try_flush()
+        lock(&self.0).watermark(time)
     }
 
     /// Excuses this handle from holding back the watermark, until its next push.
     pub fn idle(&mut self) -> Result<(), RunError> {
-        while !self.try_idle()? {
-            self.wait_for_room();
-        }
-        Ok(())
-    }
-
-    /// [`Ingest::idle`] without waiting: true if it was possible. To be called again if not.
-    pub(crate) fn try_idle(&mut self) -> Result<bool, RunError> {
-        self.activate();
-        if !self.try_flush()? {
-            return Ok(false);
-        }
-        // Windows will close without this handle, so it may not keep anything of them.
-        self.queue_partials(0);
-        if !self.try_flush()? {
-            return Ok(false);
-        }
-        self.shared.set_idle();
-        self.engine.aligner.leave(self.shared.input);
-        for door in &self.engine.doors {
-            door.wake.notify();
-        }
-        Ok(true)
+        lock(&self.0).idle()
     }
 
     /// Hands on what [`Ingest::try_push`] left in the handle, waiting for room.
     pub fn flush(&mut self) -> Result<(), RunError> {
-        self.wait_flush()
+        lock(&self.0).wait_flush()
     }
 
     /// Ends this producer: hands on what is left and releases its hold on the watermark. Dropping the
     /// handle does the same, without telling of an error.
-    pub fn close(mut self) -> Result<(), RunError> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<(), RunError> {
-        loop {
-            match self.try_end() {
-                Ok(true) => return Ok(()),
-                Ok(false) => self.wait_for_room(),
-                Err(error) => {
-                    self.queue_end();
-                    return Err(error);
-                }
-            }
-        }
-    }
-
-    /// [`Ingest::close`] without waiting: true if it was possible. To be called again if not.
-    pub(crate) fn try_end(&mut self) -> Result<bool, RunError> {
-        if !self.ended {
-            self.activate();
-            if !self.try_flush()? {
-                return Ok(false);
-            }
-            self.queue_end();
-        }
-        self.try_flush()
-    }
-
-    /// Puts the end into the outbox, behind everything else; the outbox must be empty.
-    pub(crate) fn queue_end(&mut self) {
-        if self.ended {
-            return;
-        }
-        self.ended = true;
-        let watermark = self.current_watermark();
-        for (shard, slot) in self.outbox.iter_mut().enumerate() {
-            let (partials, closings) = self.router.partials.take_closed(shard, i64::MAX);
-            *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
-        }
-        self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
-        self.engine.aligner.leave(self.shared.input);
-        lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
-        let mut total = lock(&self.engine.finished_counts);
-        total.add(&self.router.counts);
-        drop(total);
-        if !self.engine.reads {
-            self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
-        }
-        let mut owner_rows = lock(&self.engine.owner_rows);
-        for (total, rows) in owner_rows.iter_mut().zip(&self.router.owner_rows) {
-            *total += rows;
-        }
-    }
-
-    fn check(&self, batch: &RecordBatch) -> Result<(), RunError> {
-        let schema = &self.engine.job.schema;
-        if Arc::ptr_eq(schema, batch.schema_ref()) {
-            return Ok(());
-        }
-        let found = batch.schema_ref();
-        if found.fields().len() != schema.fields().len() {
-            return Err(RunError::Batch(format!(
-                "it has {} columns, the job was built for {}",
-                found.fields().len(),
-                schema.fields().len()
-            )));
-        }
-        for (want, have) in schema.fields().iter().zip(found.fields()) {
-            if want.name() != have.name() || want.data_type() != have.data_type() {
-                return Err(RunError::Batch(format!(
-                    "it has column \"{}\" of type {} where the job was built for \"{}\" of type {}",
-                    have.name(),
-                    have.data_type(),
-                    want.name(),
-                    want.data_type()
-                )));
-            }
-        }
-        for (field, column) in schema.fields().iter().zip(batch.columns()) {
-            // Nulls of dictionaries that hold one as a value included.
-            if !field.is_nullable() && column.logical_null_count() > 0 {
-                return Err(RunError::Batch(format!(
-                    "column \"{}\" was declared without nulls but has some",
-                    field.name()
-                )));
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes a batch over; the backlog must be empty.
-    pub(crate) fn offer(&mut self, batch: RecordBatch) {
-        debug_assert!(self.backlog.is_none(), "one batch at a time");
-        self.activate();
-        self.backlog = Some((batch, 0));
-    }
-
-    /// Takes over a batch of a source, which must have the job's schema.
-    pub(crate) fn offer_checked(&mut self, batch: RecordBatch) -> Result<(), RunError> {
-        self.check(&batch)?;
-        self.offer(batch);
-        Ok(())
-    }
-
-    /// Sets the state from which rows of an input continue, for a worker that reads parts of inputs.
-    pub(crate) fn continue_at(&mut self, max_time: i64, floor: i64) {
-        self.router.watermark.continue_at(max_time, floor);
-    }
-
-    /// Says between which event times all rows lie that are offered until the next call, if that is known.
-    pub(crate) fn expect_times(&mut self, range: Option<(i64, i64)>) {
-        self.router.expect_times(range);
-    }
-
-    /// The watermark of the rows routed so far, of the input they came from.
-    pub(crate) fn input_watermark(&self) -> i64 {
-        self.router.watermark.get()
-    }
-
-    /// The job it feeds.
-    pub(crate) fn job(&self) -> &Job {
-        &self.engine.job
-    }
-
-    /// What this producer promises to the shards, instead of its input's watermark.
-    pub(crate) fn promise(&mut self, watermark: i64) {
-        self.promise = Some(self.promise.unwrap_or(i64::MIN).max(watermark));
-    }
-
-    /// Rows aggregated by this producer's own thread.
-    pub(crate) fn rows_hot(&self) -> u64 {
-        self.router.partials.rows
-    }
-
-    fn current_watermark(&self) -> i64 {
-        self.promise.unwrap_or_else(|| self.router.watermark.get())
-    }
-
-    /// Ends idleness. Rows that follow are late where the engine went on without this handle.
-    fn activate(&mut self) {
-        if self.shared.begin() {
-            let closed_to = self.engine.closed_to.load(Ordering::SeqCst);
-            self.router.watermark.miss(closed_to);
-        }
-    }
-
-    /// Hands on as much as there is room for, without waiting; true if nothing is left.
-    pub(crate) fn try_flush(&mut self) -> Result<bool, RunError> {
-        loop {
-            if self.engine.is_stopped() {
-                return Err(RunError::Stopped);
-            }
-            if !self.send_outbox() {
-                return Ok(false);
-            }
-            let routed = match self.route_next() {
-                Ok(routed) => routed,
-                Err(error) => {
-                    // Rows are lost with it, so it is the run's error, and told by `finish`.
-                    self.engine.fail(error);
-                    return Err(RunError::Stopped);
-                }
-            };
-            if !routed && !self.queue_watermark() && !self.queue_wanted() {
-                // A worker speaks for its sources, whose silence is judged where they are read.
-                if !self.shared.of_worker {
-                    self.shared.rest(&self.engine);
-                }
-                return Ok(true);
-            }
-        }
-    }
-
-    /// Routes the next slice of the backlog into the outbox; false if there is none.
-    fn route_next(&mut self) -> Result<bool, RunError> {
-        let Some((batch, start)) = self.backlog.take() else { return Ok(false) };
-        let rows = self.engine.job.batch_rows.min(batch.num_rows() - start);
-        let slice = if rows == batch.num_rows() {
-            batch
-        } else {
-            let slice = batch.slice(start, rows);
-            if start + rows < batch.num_rows() {
-                self.backlog = Some((batch, start + rows));
-            }
-            slice
-        };
-        if rows > 0 {
-            let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
-            let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
-            self.publish();
-            self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
-            if self.router.give_up_two_phase() {
-                self.engine.two_phase_given_up.fetch_min(seen, Ordering::Relaxed);
-            }
-            self.queue_rows(&prepared);
-            self.queue_mini_batch(rows as u64);
-        }
-        Ok(true)
-    }
-
-    /// Tells how it goes, for whoever reads metrics.
-    fn publish(&self) {
-        let meter = &self.shared.meter;
-        meter.store_rows(&self.router.counts);
-        meter.store_watermark(self.current_watermark());
-    }
-
-    /// Queues each shard's rows, with the partials that its new watermark closes.
-    fn queue_rows(&mut self, prepared: &Arc<Prepared>) {
-        let watermark = self.current_watermark();
-        for (shard, part) in prepared.parts.iter().enumerate() {
-            if !part.is_empty() {
-                let (partials, closings) = self.router.partials.take_closed(shard, watermark);
-                let rows = Some(Arc::clone(prepared));
-                let message = Message { rows, partials, closings, watermark, end: false };
-                self.outbox[shard] = Some(message);
-                self.tell(shard, watermark);
-            }
-        }
-    }
-
-    /// Takes note of the watermark that a shard will be told.
-    fn tell(&mut self, shard: usize, watermark: i64) {
-        self.told[shard] = watermark;
-        if let Some(windows) = &self.engine.job.windows
-            && watermark >= self.awaited[shard]
-        {
-            self.awaited[shard] = windows.point_after(watermark);
-        }
-    }
-
-    /// Adds partials to the outbox that are to be handed on before their window closes: because they are
-    /// many, or it is time.
-    fn queue_mini_batch(&mut self, rows: u64) {
-        let job = &self.engine.job;
-        self.mini_batch.rows += rows;
-        let due = job.mini_batch_rows.is_some_and(|most| self.mini_batch.rows >= most)
-            || job.mini_batch_latency.is_some_and(|most| self.mini_batch.since.elapsed() >= most)
-            // Whoever may be found idle at any time keeps nothing of windows that may close then.
-            || (job.idle_timeout.is_some() && !self.shared.of_worker && self.backlog.is_none());
-        if due {
-            self.mini_batch = MiniBatch::new();
-        }
-        self.queue_partials(if due { 0 } else { PARTIAL_KEYS_MAX });
-    }
-
-    /// Adds the panes of partials to the outbox that hold more than `keys_max` keys.
-    fn queue_partials(&mut self, keys_max: usize) {
-        let watermark = self.current_watermark();
-        for (shard, slot) in self.outbox.iter_mut().enumerate() {
-            let partials = self.router.partials.take_early(shard, keys_max);
-            if partials.is_empty() {
-                continue;
-            }
-            if let Some(message) = slot {
-                message.partials.extend(partials);
-            } else {
-                // The watermark of an earlier message: windows that a newer one closes may hold more.
-                let watermark = self.told[shard].min(watermark);
-                let closings = Vec::new();
-                *slot = Some(Message { rows: None, partials, closings, watermark, end: false });
-            }
-        }
-    }
-
-    /// Queues all partials if a reader wants them; false if none does.
-    fn queue_wanted(&mut self) -> bool {
-        let wanted = self.engine.partials_wanted.load(Ordering::SeqCst);
-        let given = &self.shared.partials_given;
-        if wanted == given.load(Ordering::Relaxed) {
-            return false;
-        }
-        if self.partials_queued == wanted {
-            // They have left the outbox.
-            given.store(wanted, Ordering::SeqCst);
-            return false;
-        }
-        self.partials_queued = wanted;
-        if !self.ended {
-            self.queue_partials(0);
-        }
-        true
-    }
-
-    /// Queues the watermark for shards that would close a window if they knew it, with the partials of
-    /// such windows; false if there are none.
-    fn queue_watermark(&mut self) -> bool {
-        if self.ended || self.engine.job.windows.is_none() {
-            return false;
-        }
-        let watermark = self.current_watermark();
-        let mut queued = false;
-        for shard in 0..self.told.len() {
-            if watermark > self.told[shard] && watermark >= self.awaited[shard] {
-                let (partials, closings) = self.router.partials.take_closed(shard, watermark);
-                let message = Message { rows: None, partials, closings, watermark, end: false };
-                self.outbox[shard] = Some(message);
-                self.tell(shard, watermark);
-                queued = true;
-            }
-        }
-        queued
-    }
-
-    /// Moves the outbox into the rings; true if it is empty then.
-    fn send_outbox(&mut self) -> bool {
-        let mut empty = true;
-        for (shard, slot) in self.outbox.iter_mut().enumerate() {
-            if let Some(message) = slot.take() {
-                match self.rings[shard].push(message) {
-                    Ok(()) => self.engine.doors[shard].wake.notify(),
-                    Err(message) => {
-                        *slot = Some(message);
-                        empty = false;
-                    }
-                }
-            }
-        }
-        empty
-    }
-
-    fn wait_flush(&mut self) -> Result<(), RunError> {
-        while !self.try_flush()? {
-            self.wait_for_room();
-        }
-        Ok(())
-    }
-
-    /// Waits until this input is not too far ahead of the others of its group.
-    fn wait_for_others(&mut self) -> Result<(), RunError> {
-        if self.engine.aligner.may_go_on(self.shared.input) {
-            return Ok(());
-        }
-        // Busy, so that its idle clock stands still.
-        self.activate();
-        let interval = self.engine.aligner.update_interval().clamp(SHORT_WAIT, WAIT);
-        loop {
-            if self.engine.is_stopped() {
-                return Err(RunError::Stopped);
-            }
-            if self.engine.aligner.may_go_on(self.shared.input) {
-                return Ok(());
-            }
-            self.sleeper.sleep(interval, || self.engine.is_stopped());
-        }
-    }
-
-    /// Sleeps until a ring that is waited for has room, the engine has stopped, or a little while has passed.
-    fn wait_for_room(&self) {
-        let started = Instant::now();
-        let capacity = self.engine.job.ring_capacity;
-        self.sleeper.sleep(WAIT, || {
-            let mut waited_for =
-                self.rings.iter().zip(&self.outbox).filter(|(_, slot)| slot.is_some());
-            self.engine.is_stopped() || waited_for.any(|(ring, _)| ring.len() < capacity)
-        });
-        self.shared.meter.add_held_back(started.elapsed());
+    pub fn close(self) -> Result<(), RunError> {
+        lock(&self.0).end()
     }
 }
 
 impl Drop for Ingest {
     fn drop(&mut self) {
-        // A worker drops its handle before the end only when it fails, and then the run does.
-        if !self.ended && !self.shared.of_worker && !self.engine.is_stopped() {
-            // An error here is the run's error, and told by `finish`.
-            if let Err(error) = self.end() {
-                self.engine.fail(error);
-            }
+        // Here and not when the last reference goes, which may be that of whoever is serving it.
+        lock(&self.0).end_quietly();
+    }
+}
+
+impl Served for Mutex<Intake> {
+    fn give_wanted(&self) {
+        match self.try_lock() {
+            Ok(mut intake) => intake.give_wanted(),
+            Err(TryLockError::Poisoned(intake)) => PoisonError::into_inner(intake).give_wanted(),
+            Err(TryLockError::WouldBlock) => {}
         }
     }
 }

@@ -17,6 +17,7 @@ pub(crate) mod split;
 pub(crate) mod hot;
 pub(crate) mod router;
 pub(crate) mod shared;
+pub(crate) mod intake;
 pub mod ingest;
 pub(crate) mod emit;
 pub(crate) mod sessions;

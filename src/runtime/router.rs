@@ -206,7 +206,7 @@ impl Router {
         false
     }
 
-    /// See [`Ingest::expect_times`](super::ingest::Ingest::expect_times).
+    /// See [`Intake::expect_times`](super::intake::Intake::expect_times).
     pub(crate) fn expect_times(&mut self, range: Option<(i64, i64)>) {
         self.expected = range;
     }

@@ -201,8 +201,7 @@ impl Shard {
         self.changed = false;
         self.early_at = Instant::now();
         // For the next time: what producers hold of hot keys.
-        self.engine.partials_wanted.fetch_add(1, Ordering::SeqCst);
-        self.engine.notify_all();
+        self.engine.want_partials();
         let batches = self.snapshot()?;
         for batch in batches {
             self.stats.rows_early += batch.num_rows() as u64;
@@ -303,7 +302,7 @@ impl Shard {
             let Some(watermark) = self.combined_watermark() else { break };
             if watermark > self.passed {
                 // Publish before the last look at who is there: a producer that arrives or wakes up
-                // now either is seen below or sees how far this shard goes (`Ingest::activate`).
+                // now either is seen below or sees how far this shard goes (`Intake::activate`).
                 self.engine.closed_to.fetch_max(watermark, Ordering::SeqCst);
                 if self.engine.version.load(Ordering::SeqCst) != self.version
                     || self.combined_watermark() < Some(watermark)

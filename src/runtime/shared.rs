@@ -3,7 +3,7 @@
 //! All of it is control plane, touched per batch at most.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
 use arrow::record_batch::RecordBatch;
@@ -51,6 +51,8 @@ pub(crate) struct EngineShared {
     pub(crate) producers: AtomicU32,
     /// Counts requests for all partials that producers hold.
     pub(crate) partials_wanted: AtomicU64,
+    /// The handles of producing threads.
+    handles: Mutex<Vec<Weak<dyn Served>>>,
     /// The workers read sources themselves.
     pub(crate) reads: bool,
     pub(crate) rows_hot_at_producers: AtomicU64,
@@ -65,6 +67,12 @@ impl std::fmt::Debug for EngineShared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("EngineShared").field("job", &self.job).finish_non_exhaustive()
     }
+}
+
+/// A producer that others may act for while nobody uses it.
+pub(crate) trait Served: Send + Sync {
+    /// Hands on the partials that readers want, unless it is in use: then it does so itself before it rests.
+    fn give_wanted(&self);
 }
 
 /// How others reach a shard's thread.
@@ -210,6 +218,7 @@ impl EngineShared {
             skew,
             producers: AtomicU32::new(0),
             partials_wanted: AtomicU64::new(0),
+            handles: Mutex::default(),
             reads,
             rows_hot_at_producers: AtomicU64::new(0),
             two_phase_given_up: AtomicU64::new(u64::MAX),
@@ -246,6 +255,30 @@ impl EngineShared {
         // A shard may be waiting for a consumer that waits for the end of the run.
         self.sink.finishing();
         self.notify_all();
+    }
+
+    /// Makes a handle known to whoever wants its partials.
+    pub(crate) fn enter(&self, handle: Weak<dyn Served>) {
+        let mut handles = lock(&self.handles);
+        handles.retain(|one| one.strong_count() > 0);
+        handles.push(handle);
+    }
+
+    /// Asks all producers for their partials; answers which request that is. Handles that nobody is using
+    /// are served at once, see [`EngineShared::serve_handles`].
+    pub(crate) fn want_partials(&self) -> u64 {
+        let wanted = self.partials_wanted.fetch_add(1, Ordering::SeqCst) + 1;
+        self.notify_all();
+        self.serve_handles();
+        wanted
+    }
+
+    /// Hands on wanted partials of handles that nobody is using just now.
+    pub(crate) fn serve_handles(&self) {
+        let handles = lock(&self.handles).clone();
+        for handle in handles.iter().filter_map(Weak::upgrade) {
+            handle.give_wanted();
+        }
     }
 
     pub(crate) fn take_error(&self) -> Option<RunError> {

@@ -11,7 +11,8 @@ use std::time::Duration;
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
 
-use super::ingest::{Ingest, TryPushError};
+use super::ingest::TryPushError;
+use super::intake::Intake;
 use super::shard::{Progress, Shard};
 use super::shared::{EngineShared, IngestShared};
 use super::sink::{Collected, lock};
@@ -48,7 +49,7 @@ struct Simulation {
 }
 
 struct Producer {
-    ingest: Ingest,
+    ingest: Intake,
     shared: Arc<IngestShared>,
     /// Index into [`Simulation::inputs`].
     input: usize,
@@ -163,7 +164,7 @@ impl Simulation {
     }
 
     fn open(&mut self) {
-        let ingest = Ingest::open(&self.engine);
+        let ingest = Intake::open(&self.engine);
         let shared = Arc::clone(lock(&self.engine.ingests).last().unwrap());
         // Where the engine went on without it, its rows are late.
         let steps = vec![Step::Watermark(self.closed_to())];
@@ -345,7 +346,7 @@ impl Simulation {
     fn check_stopped(mut self) {
         for producer in &mut self.producers {
             assert!(matches!(producer.ingest.try_flush(), Err(RunError::Stopped)));
-            assert!(matches!(producer.ingest.flush(), Err(RunError::Stopped)));
+            assert!(matches!(producer.ingest.wait_flush(), Err(RunError::Stopped)));
         }
         self.producers.clear();
         // Shards may go on stepping until their threads look; it does no harm.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
-use super::ingest::Ingest;
+use super::intake::Intake;
 use super::shard::{Progress, Shard, ShardStats};
 use super::shared::EngineShared;
 use super::source::Unit;
@@ -52,7 +52,7 @@ pub(crate) struct WorkerStats {
 pub(crate) struct Feed {
     worker: usize,
     sources: Arc<SourceSet>,
-    ingest: Ingest,
+    intake: Intake,
     unit: Option<(Taken, Turn)>,
     done: bool,
 }
@@ -80,17 +80,17 @@ enum Fed {
 }
 
 impl Feed {
-    pub(crate) fn new(worker: usize, sources: Arc<SourceSet>, ingest: Ingest) -> Self {
-        Self { worker, sources, ingest, unit: None, done: false }
+    pub(crate) fn new(worker: usize, sources: Arc<SourceSet>, intake: Intake) -> Self {
+        Self { worker, sources, intake, unit: None, done: false }
     }
 
     fn step(&mut self) -> Result<Fed, RunError> {
-        if let Some(clock) = &self.ingest.job().clock {
+        if let Some(clock) = &self.intake.job().clock {
             // Rows to come are later.
             let now = clock.now();
-            self.ingest.promise(now);
+            self.intake.promise(now);
         }
-        if !self.ingest.try_flush()? {
+        if !self.intake.try_flush()? {
             return Ok(Fed::HeldBack);
         }
         if self.done {
@@ -100,7 +100,7 @@ impl Feed {
         match *turn {
             Turn::Unknown => {
                 let max_time = if self.sources.has_time() {
-                    max_time(&mut taken.unit, self.ingest.job())?
+                    max_time(&mut taken.unit, self.intake.job())?
                 } else {
                     None
                 };
@@ -110,8 +110,8 @@ impl Feed {
                 let ticket = taken.unit.ticket();
                 match self.sources.sequence(taken.input, ticket, max_time) {
                     Some((before, floor)) => {
-                        self.ingest.continue_at(before, floor);
-                        self.ingest.expect_times(taken.unit.time_min().zip(max_time));
+                        self.intake.continue_at(before, floor);
+                        self.intake.expect_times(taken.unit.time_min().zip(max_time));
                         *turn = Turn::Now;
                     }
                     None => return Ok(Fed::Pending),
@@ -119,13 +119,13 @@ impl Feed {
             }
             Turn::Now => {
                 if let Some(batch) = taken.unit.next_batch()? {
-                    let own = (taken.input, self.ingest.input_watermark());
-                    self.ingest.promise(self.sources.promise(Some(own)));
+                    let own = (taken.input, self.intake.input_watermark());
+                    self.intake.promise(self.sources.promise(Some(own)));
                     self.sources.add_rows(taken.input, batch.num_rows());
-                    self.ingest.offer_checked(batch)?;
-                    self.ingest.try_flush()?;
+                    self.intake.offer_checked(batch)?;
+                    self.intake.try_flush()?;
                 } else {
-                    self.ingest.expect_times(None);
+                    self.intake.expect_times(None);
                     self.unit = None;
                 }
             }
@@ -135,7 +135,7 @@ impl Feed {
 
     fn take_unit(&mut self) -> Result<Fed, RunError> {
         let next = self.sources.take(self.worker)?;
-        self.ingest.promise(self.sources.promise(None));
+        self.intake.promise(self.sources.promise(None));
         match next {
             Next::Unit(taken) => {
                 self.unit = Some((taken, Turn::Unknown));
@@ -143,7 +143,7 @@ impl Feed {
             }
             Next::Pending => Ok(Fed::Pending),
             Next::End => {
-                self.ingest.queue_end();
+                self.intake.queue_end();
                 self.done = true;
                 Ok(Fed::Worked)
             }
@@ -241,7 +241,7 @@ pub(crate) fn run(
         }
         let meter = &engine.meters[shard.id()];
         meter.store_times(stats.busy, stats.idle, stats.backpressured);
-        shard.publish(feed.as_ref().map_or(0, |feed| feed.ingest.rows_hot()));
+        shard.publish(feed.as_ref().map_or(0, |feed| feed.intake.rows_hot()));
         if now - told >= TOLD_EVERY {
             told = now;
             meter.store_cpu(cpu_time());
@@ -250,7 +250,7 @@ pub(crate) fn run(
     }
     stats.cpu = cpu_time();
     stats.shard = shard.stats.clone();
-    stats.rows_hot = feed.map_or(0, |feed| feed.ingest.rows_hot());
+    stats.rows_hot = feed.map_or(0, |feed| feed.intake.rows_hot());
     Ok(stats)
 }
 
