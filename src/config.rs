@@ -367,9 +367,6 @@ impl JobBuilder {
         self
     }
 
-    /// Windows that may be open in one shard by default.
-    pub const OPEN_WINDOWS_DEFAULT: usize = 100_000;
-
     /// Where the shards' threads run. Default: pinned, if there are enough cores.
     pub fn pinning(mut self, pinning: Pinning) -> Self {
         self.pinning = pinning;

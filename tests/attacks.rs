@@ -388,6 +388,55 @@ fn snapshots_change_nothing() {
     });
 }
 
+/// More keys at once than are looked up at a time.
+#[test]
+fn many_keys_of_a_window_are_corrected() {
+    in_time(|| {
+        let keys = 3000;
+        for workers in [1, 2] {
+            let job = job().workers(workers).allowed_lateness(Duration::from_secs(60));
+            let results = Collected::new();
+            let engine = Engine::start(job.build().unwrap(), results.clone()).unwrap();
+            let mut ingest = engine.ingest().unwrap();
+            ingest.push(rows(vec![0; keys])).unwrap();
+            ingest.push(rows([20])).unwrap();
+            ingest.push(rows(vec![5; keys])).unwrap();
+            ingest.push(rows([40])).unwrap();
+            ingest.close().unwrap();
+            assert_eq!(engine.finish().unwrap().rows_late, 0);
+            let mut corrected = 0;
+            for batch in results.take() {
+                let column = |name: &str| batch.column_by_name(name).unwrap();
+                let revisions = column("revision").as_primitive::<Int32Type>().values().to_vec();
+                let counts = column("count").as_primitive::<Int64Type>().values().to_vec();
+                for (revision, count) in revisions.into_iter().zip(counts) {
+                    assert_eq!(count, i64::from(revision) + 1);
+                    corrected += usize::from(revision == 1);
+                }
+            }
+            assert_eq!(corrected, keys);
+        }
+    });
+}
+
+/// Without windows nothing ends before the run does.
+#[test]
+fn a_promise_ends_nothing_where_there_are_no_windows() {
+    in_time(|| {
+        let job = job().window(Window::None).build().unwrap();
+        let results = Collected::new();
+        let engine = Engine::start(job, results.clone()).unwrap();
+        let mut ingest = engine.ingest().unwrap();
+        for _ in 0..5 {
+            ingest.push(rows(0..10)).unwrap();
+            ingest.watermark(i64::MAX).unwrap();
+        }
+        ingest.close().unwrap();
+        assert_eq!(engine.finish().unwrap().rows_aggregated, 50);
+        assert_eq!(total_count(&results.take()), 50);
+    });
+}
+
 /// Partials of hot keys stay with the producer, which may be silent; a reader sees their rows all the same,
 /// at once and as often as it looks.
 #[test]

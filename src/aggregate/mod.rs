@@ -61,7 +61,7 @@ mod tests;
 
 use crate::column::Column;
 use crate::kernel::Isa;
-use crate::state::pane::MaskedRows;
+use crate::kernel::select::MaskedRows;
 use crate::state::rows::Rows;
 use crate::state::spread::SpreadPart;
 

@@ -19,9 +19,9 @@ use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side, wide};
 use crate::column::{self, Column};
 use crate::kernel::reduce::{MaskedReduce, Word};
+use crate::kernel::select::MaskedRows;
 use crate::kernel::select::{LANES, count_rows};
 use crate::kernel::{Isa, Kernel};
-use crate::state::pane::MaskedRows;
 use crate::state::rows::Rows;
 
 /// Which parts are kept: a set of bits.

@@ -25,7 +25,7 @@ use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Misfit, Side, exact_float};
 use crate::column;
 use crate::kernel::Isa;
-use crate::state::pane::MaskedRows;
+use crate::kernel::select::MaskedRows;
 
 /// A type of 64 bits with an order and a sum.
 pub(super) trait Primitive:

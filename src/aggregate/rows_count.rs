@@ -6,7 +6,7 @@ use crate::aggregate::emit::States;
 use crate::aggregate::{Accumulator, Misfit, Part, Side};
 use crate::column::Column;
 use crate::kernel::Isa;
-use crate::state::pane::MaskedRows;
+use crate::kernel::select::MaskedRows;
 use crate::state::rows::Rows;
 
 /// One word: the number of rows, or of rows whose value is not null.

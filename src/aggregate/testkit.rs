@@ -11,10 +11,11 @@ use crate::aggregate::spec::Aggregate;
 use crate::column::Column;
 use crate::error::ConfigError;
 use crate::kernel::Isa;
+use crate::kernel::select::MaskedRows;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 use crate::key::hash::hash_word;
-use crate::state::pane::{MaskedRows, OneKeyRows, Pane, Scratch};
+use crate::state::pane::{OneKeyRows, Pane, Scratch};
 
 /// Groups that rows are dealt to.
 const GROUPS: u64 = 4;

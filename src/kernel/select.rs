@@ -90,6 +90,38 @@ pub(crate) fn count_rows(mask: &[u64]) -> usize {
     mask.iter().map(|word| word.count_ones() as usize).sum()
 }
 
+/// Calls `visit` with each row whose bit is set, ascending.
+#[inline(always)]
+pub(crate) fn each_row(mask: &[u64], mut visit: impl FnMut(u32)) {
+    for (first, word) in (0..).step_by(LANES).zip(mask) {
+        let mut rows = *word;
+        while rows != 0 {
+            visit(first + rows.trailing_zeros());
+            rows &= rows - 1;
+        }
+    }
+}
+
+/// Rows of a batch as bits, with what is known of them. There is at least one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MaskedRows<'a> {
+    pub(crate) mask: &'a [u64],
+    /// The first row.
+    pub(crate) first: u32,
+    /// How many there are.
+    pub(crate) count: usize,
+}
+
+impl<'a> MaskedRows<'a> {
+    /// The rows of `mask`; none if there is none.
+    pub(crate) fn of(mask: &'a [u64]) -> Option<Self> {
+        let word = mask.iter().position(|word| *word != 0)?;
+        let first = u32::try_from(word * LANES).expect("a batch has less than 2^32 rows");
+        let first = first + mask[word].trailing_zeros();
+        Some(Self { mask, first, count: count_rows(mask) })
+    }
+}
+
 /// Appends the numbers of the rows whose bit is set, ascending.
 #[derive(Debug)]
 pub(crate) struct MaskRows<'a> {

@@ -5,7 +5,8 @@
 //! windows. An input that has finished, or is idle, is no longer waited for; the time during which one is held
 //! back does not count as silence.
 //!
-//! **Cost:** a lock per batch of an aligned run; none where nothing is aligned and handles are used.
+//! **Cost:** a lock per batch. Where nothing is aligned nobody waits for it: whoever finds it taken goes on,
+//! and only the report of drifts knows a little less.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -28,8 +29,20 @@ pub(crate) struct Aligner {
 #[derive(Debug, Default)]
 struct State {
     inputs: Vec<Input>,
-    /// For each group, how far its last input is, and when that was looked for.
-    last: HashMap<u32, (i64, Instant)>,
+    /// For each group, how far its last input was when that was looked for.
+    last: HashMap<u32, Last>,
+    /// Numbers of inputs that have ended, to be used again where nothing is aligned: handles may come and go
+    /// without number.
+    vacant: Vec<usize>,
+}
+
+/// The last input of a group.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    watermark: i64,
+    /// Which it was; none if no input counted.
+    input: Option<usize>,
+    at: Instant,
 }
 
 #[derive(Debug, Clone)]
@@ -69,9 +82,15 @@ impl Aligner {
         self.update_interval
     }
 
-    /// Takes in the next input; answers its number.
+    /// Takes in the next input; answers its number. Where nothing is aligned it may be that of one that has
+    /// ended, whose drift it goes on with.
     pub(crate) fn join(&self) -> usize {
         let mut state = lock(&self.state);
+        if let Some(number) = state.vacant.pop() {
+            let input = &mut state.inputs[number];
+            (input.watermark, input.counts) = (i64::MIN, true);
+            return number;
+        }
         let number = state.inputs.len();
         let group = self.groups.get(number).copied().unwrap_or(0);
         state.inputs.push(Input {
@@ -90,7 +109,13 @@ impl Aligner {
     /// An input has come to this watermark, and so counts again if it was idle.
     pub(crate) fn advance(&self, number: Option<usize>, watermark: i64) {
         let Some(number) = number else { return };
-        let mut state = lock(&self.state);
+        let mut state = match self.max_drift {
+            Some(_) => lock(&self.state),
+            None => match self.state.try_lock() {
+                Ok(state) => state,
+                Err(_) => return,
+            },
+        };
         let input = &mut state.inputs[number];
         if !input.counts {
             input.counts = true;
@@ -107,6 +132,14 @@ impl Aligner {
         let Some(last) = watermarks.map(|input| input.watermark).min() else { return };
         for input in state.inputs.iter_mut().filter(|input| in_group(input)) {
             input.drift_max = input.drift_max.max(input.watermark.saturating_sub(last));
+        }
+    }
+
+    /// An input has finished.
+    pub(crate) fn end(&self, number: Option<usize>) {
+        self.leave(number);
+        if let (Some(number), None) = (number, self.max_drift) {
+            lock(&self.state).vacant.push(number);
         }
     }
 
@@ -131,19 +164,23 @@ impl Aligner {
         let state = &mut *guard;
         let (group, own) = (state.inputs[number].group, state.inputs[number].watermark);
         let now = Instant::now();
-        let known = state.last.get(&group).filter(|(last, at)| {
-            // What was seen is never too high, so that it is enough if it lets the input go on.
-            own <= last.saturating_add(max_drift) || now - *at < self.update_interval
+        let known = state.last.get(&group).filter(|last| {
+            // What was seen is never too high, so that it is enough if it lets the input go on. Nobody is held
+            // back by what he was himself.
+            own <= last.watermark.saturating_add(max_drift)
+                || (last.input != Some(number) && now - last.at < self.update_interval)
         });
-        let last = if let Some((last, _)) = known {
-            *last
-        } else {
-            let members = state.inputs.iter().filter(|input| input.group == group && input.counts);
+        let last = known.copied().unwrap_or_else(|| {
+            let inputs = state.inputs.iter().enumerate();
+            let members = inputs.filter(|(_, input)| input.group == group && input.counts);
+            let last = members.map(|(number, input)| (input.watermark, number)).min();
             // Nobody counts: nobody is ahead.
-            let last = members.map(|input| input.watermark).min().unwrap_or(own);
-            state.last.insert(group, (last, now));
+            let watermark = last.map_or(own, |(watermark, _)| watermark);
+            let last = Last { watermark, input: last.map(|(_, number)| number), at: now };
+            state.last.insert(group, last);
             last
-        };
+        });
+        let last = last.watermark;
         let input = &mut state.inputs[number];
         let may = own <= last.saturating_add(max_drift);
         if may {
@@ -212,6 +249,30 @@ mod tests {
         aligner.leave(Some(1));
         aligner.leave(Some(0));
         assert!((0..3).all(|input| aligner.may_go_on(Some(input))), "nobody is waited for");
+    }
+
+    #[test]
+    fn an_input_alone_in_its_group_is_never_held_back() {
+        let alignment = Alignment::new(Duration::from_secs(10)).groups([0, 1]);
+        let aligner = Aligner::new(Some(&alignment), Some(10));
+        let (alone, other) = (aligner.join(), aligner.join());
+        for watermark in (0..1000).step_by(50) {
+            aligner.advance(Some(alone), watermark);
+            assert!(aligner.may_go_on(Some(alone)), "{watermark}");
+        }
+        assert!(aligner.may_go_on(Some(other)));
+        assert_eq!(aligner.drifts()[alone].held, Duration::ZERO);
+    }
+
+    #[test]
+    fn numbers_of_ended_inputs_are_used_again_where_nothing_is_aligned() {
+        let aligner = Aligner::new(None, None);
+        for _ in 0..100 {
+            let number = aligner.join();
+            aligner.advance(Some(number), 5);
+            aligner.end(Some(number));
+        }
+        assert_eq!(aligner.drifts().len(), 1);
     }
 
     #[test]

@@ -180,10 +180,13 @@ impl Engine {
     pub fn snapshot(&self) -> Result<Vec<RecordBatch>, RunError> {
         self.collect_partials();
         let (reply, replies) = crossbeam::channel::unbounded();
-        for door in &self.shared.doors {
-            lock(&door.requests).push(Request::Snapshot(reply.clone()));
-            door.requested.store(true, Ordering::SeqCst);
-            door.wake.notify();
+        {
+            let _turn = lock(&self.shared.asking);
+            for door in &self.shared.doors {
+                lock(&door.requests).push(Request::Snapshot(reply.clone()));
+                door.requested.store(true, Ordering::SeqCst);
+                door.wake.notify();
+            }
         }
         drop(reply);
         let mut batches = Vec::new();
@@ -345,8 +348,11 @@ impl MetricsReader {
 
     /// Adds what inputs tell, and rows that were left out.
     fn inputs(&self, metrics: &mut Metrics) {
-        let mut counts = *lock(&self.shared.finished_counts);
-        let open = lock(&self.shared.ingests).clone();
+        // A producer that closes is in one of both at any time (`Intake::queue_end`).
+        let (open, mut counts) = {
+            let open = lock(&self.shared.ingests);
+            (open.clone(), *lock(&self.shared.finished_counts))
+        };
         for ingest in &open {
             counts.add(&ingest.meter.left_out());
         }

@@ -53,6 +53,8 @@ struct Case {
     batch_rows: usize,
     ring_capacity: usize,
     isa: Isa,
+    /// Enough that no row is late, or so much that nothing closes before the end.
+    out_of_orderness: Duration,
     batches: Vec<RecordBatch>,
 }
 
@@ -93,6 +95,7 @@ impl Case {
             batch_rows: random.pick(&[1, 2, 37, 1023]),
             ring_capacity: random.pick(&[1, 2, 64]),
             isa: random.pick(&Isa::available()),
+            out_of_orderness: Duration::from_millis(random.pick(&[100, 1_000_000])),
             batches,
         }
     }
@@ -108,7 +111,7 @@ impl Case {
         Job::builder(self.batches[0].schema())
             .key(self.keys.iter().copied())
             .event_time("ts")
-            .out_of_orderness(Duration::from_secs(1000))
+            .out_of_orderness(self.out_of_orderness)
             .window(self.window)
             .aggregates(Aggregate::parse_list(aggregates).unwrap())
             .workers(self.workers)
@@ -132,6 +135,7 @@ impl Case {
             batch_rows: 4096,
             ring_capacity: 64,
             isa: Isa::PORTABLE,
+            out_of_orderness: self.out_of_orderness,
             batches: self.batches.clone(),
         }
     }

@@ -12,14 +12,16 @@ use super::skew_control::SkewControl;
 use super::split::fill_mask;
 use crate::config::Job;
 use crate::kernel::Kernel;
-use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows, count_rows};
+use crate::kernel::select::{
+    Compare, CompareMask, LANES, MaskRows, MaskedRows, count_rows, each_row,
+};
 use crate::key::batch::{KeyBatch, is_long, key_len};
 use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
 use crate::skew::sample::Sampler;
 use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
-use crate::state::pane::{MaskedRows, OneKeyRows};
+use crate::state::pane::OneKeyRows;
 
 /// One of so many rows is sampled: at one of 128, sampling a stream of one key would take more than 3 % of
 /// the time that such a stream needs.
@@ -146,15 +148,7 @@ impl HotRows {
         for run in &self.runs {
             match self.of(run) {
                 OneKeyRows::Listed(rows) => rows.iter().for_each(|row| visit(*row)),
-                OneKeyRows::Masked(rows) => {
-                    for (first, word) in (0..).step_by(LANES).zip(rows.mask) {
-                        let mut word = *word;
-                        while word != 0 {
-                            visit(first + word.trailing_zeros());
-                            word &= word - 1;
-                        }
-                    }
-                }
+                OneKeyRows::Masked(rows) => each_row(rows.mask, &mut visit),
             }
         }
     }
@@ -272,11 +266,11 @@ impl HotKeys {
             } else if slot.null {
                 continue;
             }
-            let Some(first) = first_row(mask) else { continue };
+            let Some(MaskedRows { first, count, .. }) = MaskedRows::of(mask) else { continue };
             for (rest, mask) in rows.rest.iter_mut().zip(&*mask) {
                 *rest &= !mask;
             }
-            let (start, count) = (rows.hot.len(), count_rows(mask));
+            let start = rows.hot.len();
             let rows_of_key = if count * MASKED_SHARE >= values.len() {
                 RunRows::Masked { place, first, count }
             } else {
@@ -410,12 +404,6 @@ impl Slot {
             control.name(hash, key);
         }
     }
-}
-
-/// The first row of a mask.
-fn first_row(mask: &[u64]) -> Option<u32> {
-    let word = mask.iter().position(|word| *word != 0)?;
-    u32::try_from(word * LANES).ok().map(|first| first + mask[word].trailing_zeros())
 }
 
 /// Keeps in `mask` the rows that are NULL, if `null`, else those that are not.

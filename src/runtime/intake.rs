@@ -176,6 +176,10 @@ impl Intake {
         if !self.try_flush()? {
             return Ok(false);
         }
+        if self.engine.job.windows.is_none() {
+            // There is one window, which ends with the run, whatever is promised.
+            return Ok(true);
+        }
         self.router.watermark.raise(time);
         self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
         self.try_flush()
@@ -257,11 +261,11 @@ impl Intake {
             *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
         }
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
-        self.engine.aligner.leave(self.shared.input);
-        lock(&self.engine.ingests).retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
-        let mut total = lock(&self.engine.finished_counts);
-        total.add(&self.router.counts);
-        drop(total);
+        self.engine.aligner.end(self.shared.input);
+        let mut open = lock(&self.engine.ingests);
+        open.retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
+        lock(&self.engine.finished_counts).add(&self.router.counts);
+        drop(open);
         if !self.engine.reads {
             self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
         }

@@ -9,7 +9,7 @@ pub mod latency;
 pub mod metrics;
 pub mod load_history;
 pub(crate) mod partials;
-pub(crate) mod spread;
+pub(crate) mod exchange;
 pub mod report;
 pub(crate) mod align;
 pub(crate) mod skew_control;

@@ -12,11 +12,11 @@ use std::time::Instant;
 use arrow::record_batch::RecordBatch;
 
 use super::emit::Bounds;
+use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::lock;
-use super::spread::{Bucket, Exchange};
 use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::skew::ledger::{Ledger, LedgerError};
@@ -129,6 +129,7 @@ impl Shard {
         self.adopt_arrivals();
         // A request is answered behind everything that was sent before it.
         let requested = self.engine.doors[self.id].requested.swap(false, Ordering::SeqCst);
+        let requests = if requested { self.requests() } else { Vec::new() };
         let in_rings = self.engine.job.ring_capacity * self.inbound.len();
         let budget = if requested { budget.max(in_rings) } else { budget };
         let mut taken = 0;
@@ -148,8 +149,8 @@ impl Shard {
                 break;
             }
         }
-        if requested {
-            self.take_requests();
+        if !requests.is_empty() {
+            self.take_requests(requests);
         }
         self.answer_requests()?;
         if taken == 0 || self.engine.job.clock.is_some() {
@@ -363,7 +364,11 @@ impl Shard {
     fn give_buckets(&mut self, watermark: i64) {
         let engine = Arc::clone(&self.engine);
         let Some(exchange) = &engine.exchange else { return };
-        self.measure_state();
+        let is_due = |(window, _): &(Span, usize)| window.point <= watermark;
+        if self.buckets.first_key_value().is_some_and(|(key, _)| is_due(key)) {
+            // At their largest, before they go.
+            self.measure_state();
+        }
         while let Some(first) = self.buckets.first_entry() {
             let (window, owner) = *first.key();
             if window.point > watermark {
@@ -441,9 +446,13 @@ impl Shard {
         Ok(())
     }
 
+    /// What has been asked of this shard.
+    fn requests(&self) -> Vec<Request> {
+        std::mem::take(&mut *lock(&self.engine.doors[self.id].requests))
+    }
+
     /// Takes in requests, and gives all buckets, since the answers of others need them.
-    fn take_requests(&mut self) {
-        let requests = std::mem::take(&mut *lock(&self.engine.doors[self.id].requests));
+    fn take_requests(&mut self, requests: Vec<Request>) {
         let engine = Arc::clone(&self.engine);
         if let Some(exchange) = &engine.exchange {
             while let Some(((window, owner), pane)) = self.buckets.pop_first() {

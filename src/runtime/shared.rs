@@ -11,12 +11,12 @@ use crossbeam::channel::Sender;
 
 use super::align::Aligner;
 use super::assign::RowCounts;
+use super::exchange::Exchange;
 use super::message::Message;
 use super::metrics::{InputMeter, ShardMeter};
 use super::ring::Consumer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
-use super::spread::Exchange;
 use super::wake::Wake;
 use crate::config::Job;
 use crate::error::RunError;
@@ -45,6 +45,8 @@ pub(crate) struct EngineShared {
     pub(crate) aligner: Arc<Aligner>,
     /// Decides which keys are hot, in modes with hot keys.
     pub(crate) skew: Option<Arc<SkewControl>>,
+    /// Held while a request is put to all shards, so that all get requests in one order.
+    pub(crate) asking: Mutex<()>,
     /// Where shards exchange what they counted for each other, in jobs that do so.
     pub(crate) exchange: Option<Exchange>,
     /// Producers so far, to number them.
@@ -204,6 +206,7 @@ impl EngineShared {
             job,
             sink,
             exchange,
+            asking: Mutex::default(),
             stopped: AtomicBool::new(false),
             error: Mutex::new(None),
             closing: AtomicBool::new(false),

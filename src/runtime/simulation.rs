@@ -63,6 +63,9 @@ fn fields() -> Vec<Field> {
     ]
 }
 
+/// The last one is spread over shards by its values where a key is hot.
+const AGGREGATES: &str = "count, sum(value), min(value), count(distinct value)";
+
 fn skew(rng: &mut Rng) -> SkewMode {
     let keys = [None, Some("1".to_owned()), Some("3".to_owned())];
     match rng.below(4) {
@@ -104,7 +107,7 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
     );
     let mut builder = Job::builder(Arc::new(Schema::new(fields())))
         .key(["key"])
-        .aggregates([Aggregate::count(), Aggregate::sum("value"), Aggregate::min("value")])
+        .aggregates(Aggregate::parse_list(AGGREGATES).expect("they are well written"))
         .skew(skew)
         .salts(Salts::Fixed(2))
         .workers(workers)
@@ -140,7 +143,7 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
         types: fields().iter().map(|field| field.data_type().clone()).collect(),
         keys: vec![0],
         windows,
-        aggregates: vec![(Func::Rows, 0), (Func::Sum, 2), (Func::Min, 2)],
+        aggregates: vec![(Func::Rows, 0), (Func::Sum, 2), (Func::Min, 2), (Func::Distinct, 2)],
     };
     (builder.build().unwrap(), spec, words)
 }

@@ -7,7 +7,7 @@
 use super::message::Part;
 use crate::config::Job;
 use crate::kernel::Isa;
-use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows};
+use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows, each_row};
 use crate::key::group::{first_hash, key_group, shard_of_group};
 
 /// Who owns which key.
@@ -76,14 +76,7 @@ impl Owners {
                 for part in many.iter_mut() {
                     part.selection.reserve(hashes.len());
                 }
-                for (first, word) in (0..).step_by(LANES).zip(mask) {
-                    let mut rows = *word;
-                    while rows != 0 {
-                        let row = first + rows.trailing_zeros();
-                        many[self.of(hashes[row as usize])].selection.push(row);
-                        rows &= rows - 1;
-                    }
-                }
+                each_row(mask, |row| many[self.of(hashes[row as usize])].selection.push(row));
             }
         }
     }

@@ -232,6 +232,11 @@ mod tests {
             for (place, &hash) in hashes.iter().enumerate() {
                 prop_assert_eq!(set.find(hash), Some(place as u32));
             }
+            let all = hashes.iter().chain(&others).copied().collect::<Vec<_>>();
+            let mut found = Vec::new();
+            set.find_all(&all, |row, place| found.push((row, place)));
+            let each = all.iter().map(|hash| set.find(*hash));
+            prop_assert_eq!(found, (0..).zip(each).collect::<Vec<_>>());
             for other in others {
                 prop_assert_eq!(set.find(other).is_some(), hashes.contains(&other));
             }

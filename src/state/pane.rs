@@ -10,12 +10,12 @@ use arrow::buffer::BooleanBuffer;
 
 use super::rows::RowPtr;
 use super::spread::Spreading;
-use super::table::{LOOKUP_ROWS, Table};
+use super::table::{LOOKUP_ROWS, LOOKUP_STEP, Table};
 use crate::aggregate::plan::{Output, Plan};
 use crate::aggregate::{Misfit, Side};
 use crate::column::{Column, Lane};
 use crate::error::{Overflow, RunError};
-use crate::kernel::select::MaskRows;
+use crate::kernel::select::{MaskRows, MaskedRows};
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 
@@ -36,16 +36,6 @@ pub(crate) enum OneKeyRows<'a> {
     Listed(&'a [u32]),
     /// Their bits.
     Masked(MaskedRows<'a>),
-}
-
-/// Rows of a batch as bits, 64 rows a word, with what is known of them.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MaskedRows<'a> {
-    pub(crate) mask: &'a [u64],
-    /// The first row.
-    pub(crate) first: u32,
-    /// How many there are.
-    pub(crate) count: usize,
 }
 
 impl OneKeyRows<'_> {
@@ -141,13 +131,7 @@ impl Passing {
         let rows = match rows {
             OneKeyRows::Listed(_) if self.rows.is_empty() => return None,
             OneKeyRows::Listed(_) => OneKeyRows::Listed(&self.rows),
-            OneKeyRows::Masked(_) => {
-                let word = self.mask.iter().position(|word| *word != 0)?;
-                let bit = u64::from(self.mask[word].trailing_zeros()) + 64 * word as u64;
-                let first = u32::try_from(bit).expect("a batch has less than 2^32 rows");
-                let count = self.mask.iter().map(|word| word.count_ones() as usize).sum();
-                OneKeyRows::Masked(MaskedRows { mask: &self.mask, first, count })
-            }
+            OneKeyRows::Masked(_) => OneKeyRows::Masked(MaskedRows::of(&self.mask)?),
         };
         Some((rows, &mut self.listed))
     }
@@ -318,7 +302,7 @@ impl Pane {
 
     fn merge_from(&mut self, plan: &Plan, from: &mut Self, scratch: &mut Scratch, join: Join) {
         let len = u32::try_from(from.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
+        let step = LOOKUP_STEP;
         for start in (0..len).step_by(LOOKUP_ROWS) {
             let ids = start..(start + step).min(len);
             from.table.export_keys(ids.clone(), &mut scratch.keys);
@@ -369,19 +353,6 @@ impl Pane {
             return Err(failure.explain(plan, key, window));
         }
         Ok(columns)
-    }
-
-    /// Appends the aggregates of the rows at `scratch.ptrs` to `columns`; `key` tells their keys.
-    fn emit_rows(
-        &mut self,
-        plan: &Plan,
-        key: &dyn Fn(usize) -> String,
-        window: Option<&dyn Fn() -> String>,
-        scratch: &Scratch,
-        columns: &mut Vec<ArrayRef>,
-    ) -> Result<(), RunError> {
-        self.emit_columns(plan, scratch, columns)
-            .map_err(|failure| failure.explain(plan, key, window))
     }
 
     /// Appends the aggregates of the rows at `scratch.ptrs`; or says which output is wrong, and how.

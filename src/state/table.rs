@@ -26,6 +26,10 @@ use crate::sys::{WordChunk, prefetch};
 /// several accumulators.
 pub(crate) const LOOKUP_ROWS: usize = if cfg!(test) { 64 } else { 512 };
 
+/// The same as a number of rows.
+#[expect(clippy::cast_possible_truncation, reason = "a small constant")]
+pub(crate) const LOOKUP_STEP: u32 = LOOKUP_ROWS as u32;
+
 /// Rows between two stages of a lookup.
 const DISTANCE: usize = 16;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use arrow::array::ArrayRef;
 
-use super::{LOOKUP_ROWS, Pane, Scratch};
+use super::{LOOKUP_ROWS, LOOKUP_STEP, Pane, Scratch};
 use crate::aggregate::plan::Plan;
 use crate::error::RunError;
 use crate::key::encode::KeyEncoder;
@@ -21,13 +21,9 @@ impl Pane {
     ) {
         self.merge(plan, late, scratch);
         let len = u32::try_from(late.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         let at = self.table.width() + revision;
-        for start in (0..len).step_by(LOOKUP_ROWS) {
-            self.look_up_keys_of(plan, late, start..(start + step).min(len), scratch);
-            let mut rows = self.table.rows_mut().rows(&scratch.ptrs);
-            rows.for_each(at, 1, |_, state| state[0] += 1);
-        }
+        self.look_up_keys_of(plan, late, 0..len, scratch);
+        self.table.rows_mut().rows(&scratch.ptrs).for_each(at, 1, |_, state| state[0] += 1);
     }
 
     /// What [`Pane::emit`] gives, for the keys `ids` of another pane, which are all in this one too.
@@ -41,12 +37,13 @@ impl Pane {
     ) -> Result<Vec<ArrayRef>, RunError> {
         self.look_up_keys_of(plan, other, ids.clone(), scratch);
         let mut columns = keys.decode(&other.table.keys(ids.clone()));
-        let text = |row| keys.text(&other.table.keys(ids.clone()), row);
-        self.emit_rows(plan, &text, window, scratch, &mut columns)?;
+        self.emit_columns(plan, scratch, &mut columns).map_err(|failure| {
+            failure.explain(plan, |row| keys.text(&other.table.keys(ids.clone()), row), window)
+        })?;
         Ok(columns)
     }
 
-    /// The rows here of the keys `ids` of another pane, into `scratch.ptrs`.
+    /// The rows here of the keys `ids` of another pane, however many, into `scratch.ptrs`.
     fn look_up_keys_of(
         &mut self,
         plan: &Plan,
@@ -54,10 +51,14 @@ impl Pane {
         ids: Range<u32>,
         scratch: &mut Scratch,
     ) {
-        other.table.export_keys(ids.clone(), &mut scratch.keys);
-        scratch.selection.clear();
-        scratch.selection.extend(0..ids.end - ids.start);
         scratch.ptrs.clear();
-        self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
+        for start in ids.clone().step_by(LOOKUP_ROWS) {
+            let piece = start..ids.end.min(start + LOOKUP_STEP);
+            other.table.export_keys(piece.clone(), &mut scratch.keys);
+            scratch.selection.clear();
+            scratch.selection.extend(0..piece.end - piece.start);
+            self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.from);
+            scratch.ptrs.append(&mut scratch.from);
+        }
     }
 }

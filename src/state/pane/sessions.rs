@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{LOOKUP_ROWS, Pane, Scratch};
+use super::{LOOKUP_ROWS, LOOKUP_STEP, Pane, Scratch};
 use crate::aggregate::plan::Plan;
 
 /// How sessions of one slice of time are told from those before it.
@@ -36,10 +36,9 @@ impl Pane {
         scratch: &mut Scratch,
     ) {
         let len = u32::try_from(before.len()).expect("row ids are 32 bits");
-        let step = u32::try_from(LOOKUP_ROWS).expect("a small constant");
         let (mut over, mut open) = (Vec::new(), Vec::new());
         for start in (0..len).step_by(LOOKUP_ROWS) {
-            let ids = start..(start + step).min(len);
+            let ids = start..(start + LOOKUP_STEP).min(len);
             over.clear();
             open.clear();
             for id in ids.clone() {
