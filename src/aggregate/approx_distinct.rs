@@ -11,8 +11,9 @@ use arrow::array::ArrayRef;
 
 use crate::aggregate::distinct::{counts, keys_of};
 use crate::aggregate::keyed::{Groups, Keyed};
+use crate::aggregate::saved::{Reader, put_words};
 use crate::aggregate::value_set::{ValueSet, WordSet};
-use crate::aggregate::{Misfit, Part};
+use crate::aggregate::{Damaged, Misfit, Part, Unsaved};
 use crate::column::Column;
 use crate::key::hash::hash_word;
 
@@ -21,6 +22,10 @@ const REGISTER_BITS: u32 = 12;
 const REGISTERS: usize = 1 << REGISTER_BITS;
 /// The greatest value of a register is one more: a hash has so many bits beside those.
 const RANK_BITS: usize = 64 - 12;
+
+/// What the saved form begins with.
+const AS_HASHES: u8 = 0;
+const AS_REGISTERS: u8 = 1;
 
 /// Hashes kept before there are registers.
 const SMALL_MAX: usize = 256;
@@ -104,7 +109,8 @@ fn estimate(registers: &[u8; REGISTERS]) -> usize {
     z += all * sigma(f64::from(histogram[0]) / all);
     // 1 / (2 ln 2)
     let alpha = 0.721_347_520_444_481_7;
-    (alpha * all * all / z).round() as usize
+    // Registers that no stream fills, of a damaged file, give more than a count can be.
+    ((alpha * all * all / z).round() as usize).min(i64::MAX as usize)
 }
 
 /// x + sum over k of x^(2^k) * 2^(k-1).
@@ -163,5 +169,46 @@ impl Keyed for ApproxDistinct {
 
     fn heap_bytes(&self, state: &Sketch) -> usize {
         state.small.heap_bytes() + state.registers.as_ref().map_or(0, |_| REGISTERS)
+    }
+
+    fn save(&self, state: &Sketch, out: &mut Vec<u8>) -> Result<(), Unsaved> {
+        if let Some(registers) = &state.registers {
+            out.push(AS_REGISTERS);
+            out.extend_from_slice(&registers[..]);
+        } else {
+            let mut hashes: Vec<u64> = state.small.iter().collect();
+            hashes.sort_unstable();
+            out.push(AS_HASHES);
+            put_words(out, hashes);
+        }
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<Sketch, Damaged> {
+        let mut reader = Reader::new(bytes);
+        match reader.take_u8()? {
+            AS_HASHES => {
+                let hashes = reader.rest_ascending(true)?;
+                if hashes.len() > SMALL_MAX {
+                    let expected = format!("at most {SMALL_MAX} hashes");
+                    return Err(Damaged::new(expected, hashes.len().to_string()));
+                }
+                Ok(Sketch { small: WordSet::of(&hashes), registers: None })
+            }
+            AS_REGISTERS => {
+                let registers = Box::<[u8; REGISTERS]>::try_from(reader.take_rest().to_vec());
+                let registers = registers.map_err(|other| {
+                    Damaged::new(format!("{REGISTERS} registers"), other.len().to_string())
+                })?;
+                if let Some(rank) =
+                    registers.iter().find(|rank| usize::from(**rank) > RANK_BITS + 1)
+                {
+                    let expected = format!("registers of at most {}", RANK_BITS + 1);
+                    return Err(Damaged::new(expected, rank.to_string()));
+                }
+                Ok(Sketch { small: WordSet::default(), registers: Some(registers) })
+            }
+            other => Err(Damaged::new("0 or 1 before a sketch", other.to_string())),
+        }
     }
 }

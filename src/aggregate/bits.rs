@@ -5,12 +5,13 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, UInt64Array};
+use arrow::array::{ArrayRef, Int64Array, LargeBinaryArray, UInt64Array};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::{check_count, restore_words};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::{Column, Lane};
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -127,5 +128,37 @@ impl Accumulator for Bits {
             Arc::new(UInt64Array::new(words.into(), nulls))
         };
         Ok(cast(&wide, &self.input).expect("bits of narrow values are narrow"))
+    }
+
+    fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        Ok(None)
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        _: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        let width = self.input.primitive_width().expect("integers have a width");
+        let unused = u64::BITS - 8 * u32::try_from(width).expect("at most eight bytes");
+        let is_narrow = |word: u64| {
+            let high = word << unused;
+            let again = if self.input.is_signed_integer() {
+                (high.cast_signed() >> unused).cast_unsigned()
+            } else {
+                high >> unused
+            };
+            again == word
+        };
+        restore_words(rows, (offset, WORDS), saved, |state| {
+            check_count(state[0])?;
+            let is_empty = *state == [0, u64::MAX, 0, 0];
+            if is_empty || (state[0] > 0 && state[1..].iter().all(|word| is_narrow(*word))) {
+                return Ok(());
+            }
+            Err(Damaged::new(format!("bits of {}", self.input), format!("{:x?}", &state[1..])))
+        })
     }
 }

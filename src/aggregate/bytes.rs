@@ -18,7 +18,10 @@ use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
 use crate::aggregate::input::Ordered;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::{
+    Reader, check_count, no_bytes, put_bytes, restore_each, save_each, some_bytes,
+};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::{BytesArray, BytesVisitor, Column, Lane};
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -136,6 +139,26 @@ pub(super) enum Form {
     Plain(DataType),
     /// One column of the rows of these.
     Row(Arc<Ordered>, usize),
+}
+
+impl Form {
+    /// Checks that bytes of a file can be given as a result of this form.
+    fn check(&self, bytes: &[u8]) -> Result<(), Damaged> {
+        let (fits, expected) = match self {
+            Self::Plain(text @ (DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)) => {
+                (str::from_utf8(bytes).is_ok(), text.to_string())
+            }
+            Self::Plain(sized @ DataType::FixedSizeBinary(size)) => {
+                (usize::try_from(*size) == Ok(bytes.len()), sized.to_string())
+            }
+            Self::Plain(_) => return Ok(()),
+            Self::Row(rows, _) => return rows.check(bytes),
+        };
+        if fits {
+            return Ok(());
+        }
+        Err(Damaged::new(expected, format!("{} other bytes", bytes.len())))
+    }
 }
 
 impl Bytes {
@@ -261,6 +284,59 @@ impl Accumulator for Bytes {
         Ok(match &self.form {
             Form::Plain(data_type) => array(data_type, values, nulls),
             Form::Row(rows, field) => rows.decode(values, *field),
+        })
+    }
+
+    fn save(
+        &self,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        let store = store(side);
+        save_each(rows.len(), |k, out| {
+            let state = rows.state(k, offset, self.words());
+            let places = state[self.first()..].chunks_exact(2).map(|kept| kept[1]);
+            let mut places = places.filter(|place| *place != 0).peekable();
+            let any = places.peek().is_some();
+            while let Some(place) = places.next() {
+                let bytes = store.get(place);
+                match places.peek() {
+                    Some(_) => put_bytes(out, bytes),
+                    None => out.extend_from_slice(bytes),
+                }
+            }
+            Ok(any)
+        })
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        let (store, first) = (store_mut(side), self.first());
+        restore_each(rows, (offset, self.words()), saved, |state, bytes| {
+            state[..first].iter().try_for_each(|count| check_count(*count))?;
+            let mut left = state[first..].chunks_exact(2).filter(|kept| kept[1] != 0).count();
+            let mut reader = if left > 0 { some_bytes(bytes)? } else { Reader::new(&[]) };
+            if left == 0 {
+                no_bytes(bytes)?;
+            }
+            for kept in state[first..].chunks_exact_mut(2) {
+                if kept[1] == 0 {
+                    kept[0] = 0;
+                    continue;
+                }
+                left -= 1;
+                let bytes = if left == 0 { reader.take_rest() } else { reader.take_bytes()? };
+                self.form.check(bytes)?;
+                kept[0] = prefix(bytes);
+                kept[1] = store.put(0, bytes);
+            }
+            Ok(())
         })
     }
 }

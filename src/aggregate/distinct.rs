@@ -12,7 +12,7 @@ use arrow::array::{ArrayRef, Int64Array};
 
 use crate::aggregate::keyed::{Groups, Keyed};
 use crate::aggregate::value_set::ValueSet;
-use crate::aggregate::{Misfit, Part};
+use crate::aggregate::{Damaged, Misfit, Part, Unsaved};
 use crate::column::{Column, Lane};
 use crate::key::batch::KeyBatch;
 use crate::state::spread::SpreadPart;
@@ -126,6 +126,18 @@ impl<S: ValueSet> Keyed for Distinct<S> {
     fn heap_bytes(&self, state: &Values<S>) -> usize {
         let buckets = state.buckets.iter().flat_map(|buckets| buckets.iter());
         state.own.heap_bytes() + buckets.map(|set| set.heap_bytes() + size_of::<S>()).sum::<usize>()
+    }
+
+    /// As one set: what is taken back may be spread over another number of shards, or none.
+    fn save(&self, state: &Values<S>, out: &mut Vec<u8>) -> Result<(), Unsaved> {
+        let buckets = state.buckets.iter().flat_map(|buckets| buckets.iter());
+        let sets: Vec<&S> = std::iter::once(&state.own).chain(buckets).collect();
+        S::save(&sets, out);
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<Values<S>, Damaged> {
+        Ok(Values { own: S::load(bytes)?, buckets: None })
     }
 }
 

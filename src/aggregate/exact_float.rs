@@ -16,8 +16,9 @@
 //! 4 to 5 ns a row; a third of that for runs of one key ([`add_all`]);
 //! 272 bytes for each key that needs a spill.
 
-use crate::aggregate::Side;
+use crate::aggregate::saved::{no_bytes, put_words, some_bytes};
 use crate::aggregate::wide::{self, Magnitude};
+use crate::aggregate::{Damaged, Side};
 
 /// Words in a row.
 pub(super) const WORDS: usize = 4;
@@ -260,6 +261,34 @@ fn spill<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
     let index = spill_index(state)?;
     let Side::Floats(spills) = side else { unreachable!("`new_side` of a float sum makes spills") };
     Some(&spills[index])
+}
+
+/// Appends the spill, if there is one.
+pub(super) fn save(state: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
+    let spill = spill(state, side);
+    put_words(out, spill.into_iter().flatten().copied());
+    spill.is_some()
+}
+
+/// Takes back the words of a sum, and its spill if it has one.
+pub(super) fn restore(
+    state: &mut [u64],
+    side: &mut Side,
+    saved: Option<&[u8]>,
+) -> Result<(), Damaged> {
+    let state: &mut [u64; WORDS] = state.try_into().expect("the words of a float sum");
+    let unknown = state[3] & !(FLAGS | u64::from(u32::MAX));
+    if unknown != 0 || is_full(state[2]) {
+        return Err(Damaged::new("the words of a sum of floats", format!("{state:x?}")));
+    }
+    if spill_index(state).is_none() {
+        return no_bytes(saved);
+    }
+    let mut reader = some_bytes(saved)?;
+    let spill = reader.take_words()?;
+    state[3] &= FLAGS;
+    *spill_of(state, side) = spill;
+    reader.finish()
 }
 
 /// The sum, rounded once (half to even).

@@ -10,8 +10,9 @@
 //! Words: five of the window, least significant first; then `flag << 32 | spill index + 1`. The flag says
 //! that a value was not finite.
 
-use crate::aggregate::Side;
+use crate::aggregate::saved::{Reader, put_words};
 use crate::aggregate::wide::{self, Magnitude};
+use crate::aggregate::{Damaged, Side};
 
 /// Words in a row.
 pub(super) const WORDS: usize = WINDOW + 1;
@@ -192,10 +193,48 @@ pub(super) fn merge(into: &mut [u64], into_side: &mut Side, from: &[u64], from_s
     if is_full(into) {
         empty_window(into, into_side);
     }
-    if let Some(index) = spill_index(from) {
-        let Side::Products(spills) = from_side else { unreachable!("moments have spills") };
-        wide::add(spill_of(into, into_side), &spills[index]);
+    if let Some(spill) = spill(from, from_side) {
+        wide::add(spill_of(into, into_side), spill);
     }
+}
+
+fn spill<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
+    let index = spill_index(state)?;
+    let Side::Products(spills) = side else { unreachable!("moments have spills") };
+    Some(&spills[index])
+}
+
+/// Appends the spill of a sum, if there is one.
+pub(super) fn save(state: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
+    let spill = spill(state, side);
+    put_words(out, spill.into_iter().flatten().copied());
+    spill.is_some()
+}
+
+/// Whether the words of a sum refer to a spill.
+pub(super) fn has_spill(state: &[u64]) -> bool {
+    spill_index(state).is_some()
+}
+
+/// Takes back the words of a sum, and its spill if it has one. Whether a value was not finite is noted in
+/// one of several sums only, the one that `may_note` it.
+pub(super) fn restore(
+    state: &mut [u64],
+    side: &mut Side,
+    saved: &mut Reader<'_>,
+    may_note: bool,
+) -> Result<(), Damaged> {
+    let state: &mut [u64; WORDS] = state.try_into().expect("the words of an exact sum");
+    let flags = if may_note { NOT_FINITE } else { 0 };
+    if state[WINDOW] & !(flags | u64::from(u32::MAX)) != 0 || is_full(state) {
+        return Err(Damaged::new("the words of an exact sum", format!("{state:x?}")));
+    }
+    if has_spill(state) {
+        let spill = saved.take_words()?;
+        state[WINDOW] &= flags;
+        *spill_of(state, side) = spill;
+    }
+    Ok(())
 }
 
 /// The exact sum: a number and the power of two it is to be multiplied with; none if a value was not finite.
@@ -203,11 +242,10 @@ pub(super) fn total(state: &[u64], side: &Side) -> Option<(Magnitude, i32)> {
     if state[WINDOW] & NOT_FINITE != 0 {
         return None;
     }
-    let Some(index) = spill_index(state) else {
+    let Some(spill) = spill(state, side) else {
         return Some((Magnitude::of(&state[..WINDOW]), WINDOW_EXPONENT));
     };
-    let Side::Products(spills) = side else { unreachable!("moments have spills") };
-    let mut total = spills[index];
+    let mut total = *spill;
     let window: [u64; WINDOW] = state[..WINDOW].try_into().expect("the window's words");
     let at = (WINDOW_EXPONENT - SPILL_EXPONENT).unsigned_abs() as usize;
     add_to_spill(&mut total, window, at);

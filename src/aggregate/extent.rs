@@ -1,10 +1,11 @@
 //! Least and largest event time of a key's rows: what sessions are put together by. Never emitted as such.
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, LargeBinaryArray};
 
 use crate::aggregate::input::Input;
 use crate::aggregate::plan::{Placed, Plan};
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::restore_words;
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::{Column, Lane};
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -101,5 +102,25 @@ impl Accumulator for Extent {
 
     fn emit(&self, _: Part, _: &Rows<'_>, _: usize, _: &Side) -> Result<ArrayRef, Misfit> {
         unreachable!("no output asks for it")
+    }
+
+    fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        Ok(None)
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        _: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        restore_words(rows, (offset, 2), saved, |state| {
+            let (least, largest) = (state[0].cast_signed(), state[1].cast_signed());
+            if least <= largest || (least, largest) == (i64::MAX, i64::MIN) {
+                return Ok(());
+            }
+            Err(Damaged::new("a least and a largest time", format!("{least} and {largest}")))
+        })
     }
 }

@@ -10,12 +10,15 @@ use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use arrow::row::{RowConverter, SortField};
 
+use crate::aggregate::Damaged;
 use crate::aggregate::filter::mask::Mask;
 use crate::column::{BytesColumn, Column, Lane, canonical_floats, value_type};
 use crate::error::RunError;
 use crate::kernel::Isa;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
+
+mod encoded;
 
 /// One thing that is read of every batch.
 #[derive(Debug)]
@@ -112,6 +115,8 @@ fn nulls_of<'a>(columns: impl Iterator<Item = &'a ArrayRef>) -> Option<NullBuffe
 #[derive(Debug)]
 pub(crate) struct Ordered {
     columns: Vec<usize>,
+    /// The columns' types, a dictionary's that of its values.
+    types: Vec<DataType>,
     /// Rows where any of the first so many columns is null are left out.
     required: usize,
     /// Whether -0.0 is read as 0.0.
@@ -132,10 +137,20 @@ impl Ordered {
         required: usize,
         one_zero: bool,
     ) -> Self {
-        let fields = columns.iter().map(|column| schema.field(*column).data_type());
-        let fields = fields.map(|data_type| SortField::new(value_type(data_type).clone()));
+        let types = columns.iter().map(|column| value_type(schema.field(*column).data_type()));
+        let types: Vec<DataType> = types.cloned().collect();
+        let fields = types.iter().cloned().map(SortField::new);
         let converter = RowConverter::new(fields.collect()).expect("the plan asked `supports`");
-        Self { columns, required, one_zero, converter }
+        Self { columns, types, required, one_zero, converter }
+    }
+
+    /// Checks that bytes of a file, which may be damaged, can be decoded; decoding others panics.
+    pub(crate) fn check(&self, bytes: &[u8]) -> Result<(), Damaged> {
+        if encoded::is_row(bytes, &self.types, self.required) {
+            return Ok(());
+        }
+        let found = format!("{} other bytes", bytes.len());
+        Err(Damaged::new("a row of the aggregate's columns", found))
     }
 
     fn encode(&self, batch: &RecordBatch) -> Result<Column, ArrowError> {

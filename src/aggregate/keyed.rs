@@ -4,11 +4,12 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, LargeBinaryArray};
 use arrow::buffer::NullBuffer;
 
 use crate::aggregate::emit::States;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::{no_bytes, restore_each, save_each};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -53,6 +54,17 @@ pub(super) trait Keyed: Debug + Send + Sync + 'static {
 
     /// Bytes of a state outside of itself.
     fn heap_bytes(&self, state: &Self::State) -> usize;
+
+    /// See [`Accumulator::can_save`].
+    fn can_save(&self) -> Result<(), Unsaved> {
+        Ok(())
+    }
+
+    /// Appends the state, of at least one row, as [`Keyed::load`] takes it back.
+    fn save(&self, state: &Self::State, out: &mut Vec<u8>) -> Result<(), Unsaved>;
+
+    /// The state that was saved as `bytes`, or one that behaves the same in all later results and merges.
+    fn load(&self, bytes: &[u8]) -> Result<Self::State, Damaged>;
 }
 
 /// States of a pane, of whichever type.
@@ -313,5 +325,46 @@ impl<K: Keyed> Accumulator for PerKey<K> {
             .map(|word| (word[0] != 0).then(|| &store.states[index(word[0])]))
             .collect();
         self.0.emit(part, &states)
+    }
+
+    fn can_save(&self) -> Result<(), Unsaved> {
+        self.0.can_save()
+    }
+
+    fn save(
+        &self,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        let store = store::<K::State>(side);
+        save_each(rows.len(), |k, out| {
+            let word = rows.state(k, offset, 1)[0];
+            if word != 0 {
+                self.0.save(&store.states[index(word)], out)?;
+            }
+            Ok(word != 0)
+        })
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        let store = store_mut::<K::State>(side);
+        restore_each(rows, (offset, 1), saved, |word, bytes| {
+            if word[0] == 0 {
+                return no_bytes(bytes);
+            }
+            let bytes = bytes.ok_or_else(|| Damaged::new("the state of a row", "none"))?;
+            let state = self.0.load(bytes)?;
+            store.heap_bytes += self.0.heap_bytes(&state);
+            store.states.push(state);
+            word[0] = store.states.len() as u64;
+            Ok(())
+        })
     }
 }

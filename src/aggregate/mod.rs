@@ -16,12 +16,13 @@
 
 use std::fmt::Debug;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, LargeBinaryArray};
 
 pub(crate) mod wide;
 pub(crate) mod filter;
 pub(crate) mod spec;
 mod emit;
+mod saved;
 mod exact_float;
 mod number;
 mod primitive;
@@ -44,6 +45,8 @@ pub(crate) mod revision;
 pub mod custom;
 pub(crate) mod plan;
 pub mod testkit;
+
+pub(crate) use saved::{Damaged, Unsaved};
 
 pub use custom::{Custom, CustomAggregate, GroupedRows};
 pub use filter::Filter;
@@ -171,6 +174,39 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         offset: usize,
         side: &Side,
     ) -> Result<ArrayRef, Misfit>;
+
+    /// Whether [`Accumulator::save`] works at all; if not, why. Asked before a job starts that is to be saved.
+    fn can_save(&self) -> Result<(), Unsaved> {
+        Ok(())
+    }
+
+    /// What the side store keeps for each of `rows`, one value per row: together with the words of the rows
+    /// a state that [`Accumulator::restore`] takes back. `None` where the words are all there is. [`saved`] says
+    /// what the bytes are.
+    ///
+    /// # Errors
+    /// If this state cannot be saved (a custom aggregate without a way to).
+    fn save(
+        &self,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<Option<LargeBinaryArray>, Unsaved>;
+
+    /// Takes back what [`Accumulator::save`] gave: the words of `rows` are as they were saved, references
+    /// into the side store of that time included, which are replaced here. `side` is the side store of the pane
+    /// that `rows` are in; it may already hold other keys' states.
+    ///
+    /// # Errors
+    /// If words and bytes are not such as `save` gives; then `rows` and `side` are to be given up. Never panics, and
+    /// what it took back makes nothing else panic, whatever the bytes and words are.
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged>;
 }
 
 /// Which result of an accumulator.

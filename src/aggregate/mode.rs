@@ -12,8 +12,9 @@ use hashbrown::hash_table::Entry;
 
 use crate::aggregate::input::Ordered;
 use crate::aggregate::keyed::{Groups, Keyed};
+use crate::aggregate::saved::{Reader, check_count, put_bytes, put_len};
 use crate::aggregate::top::rows_of;
-use crate::aggregate::{Misfit, Part};
+use crate::aggregate::{Damaged, Misfit, Part, Unsaved};
 use crate::column::{BytesArray, BytesVisitor, Column};
 use crate::key::hash::hash_long;
 
@@ -45,16 +46,21 @@ impl Counted {
 }
 
 impl Counts {
+    /// Whether the value is new.
     #[inline(always)]
-    fn add(&mut self, value: &[u8], count: u64) {
+    fn add(&mut self, value: &[u8], count: u64) -> bool {
         let bytes = &self.bytes;
         let same = |known: &Counted| known.bytes(bytes) == value;
         let hash = |known: &Counted| hash_long(known.bytes(bytes));
         match self.counts.entry(hash_long(value), same, hash) {
-            Entry::Occupied(mut known) => known.get_mut().count += count,
+            Entry::Occupied(mut known) => {
+                known.get_mut().count += count;
+                false
+            }
             Entry::Vacant(vacant) => {
                 vacant.insert(Counted { start: bytes.len(), len: value.len(), count });
                 self.bytes.extend_from_slice(value);
+                true
             }
         }
     }
@@ -109,5 +115,41 @@ impl Keyed for Mode {
 
     fn heap_bytes(&self, state: &Counts) -> usize {
         state.counts.capacity() * (size_of::<Counted>() + 1) * 8 / 7 + state.bytes.capacity()
+    }
+
+    fn save(&self, state: &Counts, out: &mut Vec<u8>) -> Result<(), Unsaved> {
+        let saved = |known: &Counted| {
+            let value = known.bytes(&state.bytes);
+            (hash_long(value), value, known.count)
+        };
+        let mut counts: Vec<(u64, &[u8], u64)> = state.counts.iter().map(saved).collect();
+        // By hash, which nearly always decides without a look at the bytes.
+        counts.sort_unstable();
+        put_len(out, counts.len() as u64);
+        for (_, value, count) in counts {
+            put_bytes(out, value);
+            put_len(out, count);
+        }
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<Counts, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let len = reader.take_number()?;
+        if len == 0 {
+            return Err(Damaged::new("at least one value", "none"));
+        }
+        let capacity = len.min(reader.left() / 4);
+        let mut counts = Counts { counts: HashTable::with_capacity(capacity), bytes: Vec::new() };
+        for _ in 0..len {
+            let (value, count) = (reader.take_bytes()?, reader.take_len()?);
+            self.rows.check(value)?;
+            check_count(count)?;
+            if !counts.add(value, count) {
+                return Err(Damaged::new("different values", "one of them twice"));
+            }
+        }
+        reader.finish()?;
+        Ok(counts)
     }
 }

@@ -10,13 +10,14 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Float64Array};
+use arrow::array::{ArrayRef, Float64Array, LargeBinaryArray};
 use arrow::buffer::NullBuffer;
 
 use crate::aggregate::emit::States;
 use crate::aggregate::exact_product::{self as exact, Term};
+use crate::aggregate::saved::{Reader, check_count, no_bytes, restore_each, save_each, some_bytes};
 use crate::aggregate::wide::Magnitude;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::{Column, Lane};
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -203,6 +204,40 @@ impl Accumulator for Moments {
         let states = States { rows, offset, words: self.words() };
         let results = states.iter().map(|state| self.result(part, state, side));
         Ok(Arc::new(results.collect::<Float64Array>()))
+    }
+
+    fn save(
+        &self,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        save_each(rows.len(), |k, out| {
+            let sums = rows.state(k, offset, self.words())[1..].chunks_exact(exact::WORDS);
+            Ok(sums.fold(false, |any, sum| exact::save(sum, side, out) || any))
+        })
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        restore_each(rows, (offset, self.words()), saved, |state, bytes| {
+            check_count(state[0])?;
+            let any = state[1..].chunks_exact(exact::WORDS).any(exact::has_spill);
+            let mut reader = if any { some_bytes(bytes)? } else { Reader::new(&[]) };
+            if !any {
+                no_bytes(bytes)?;
+            }
+            for (i, sum) in state[1..].chunks_exact_mut(exact::WORDS).enumerate() {
+                // That of x comes first.
+                exact::restore(sum, side, &mut reader, i == 0)?;
+            }
+            reader.finish()
+        })
     }
 }
 

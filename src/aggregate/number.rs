@@ -11,12 +11,13 @@
 
 use std::fmt::Debug;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, LargeBinaryArray};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
-use crate::aggregate::{Accumulator, Misfit, Part, Side, wide};
+use crate::aggregate::saved::{check_count, no_bytes, restore_each, save_each};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved, wide};
 use crate::column::{self, Column};
 use crate::kernel::reduce::{MaskedReduce, Word};
 use crate::kernel::select::MaskedRows;
@@ -86,6 +87,20 @@ pub(super) trait Lane: Debug + Send + Sync + Sized + 'static {
     /// The side store of sums.
     fn new_side() -> Side {
         Side::None
+    }
+
+    /// Appends what the side store keeps of a sum; whether it keeps anything.
+    fn save_sum(_sum: &[u64], _side: &Side, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+
+    /// Takes back a sum and what was kept of it.
+    fn restore_sum(
+        _sum: &mut [u64],
+        _side: &mut Side,
+        saved: Option<&[u8]>,
+    ) -> Result<(), Damaged> {
+        no_bytes(saved)
     }
 
     /// The update for `flags`.
@@ -513,6 +528,38 @@ impl<L: Lane> Accumulator for Numbers<L> {
             part => unreachable!("{part:?} of numbers"),
         }
     }
+
+    fn save(
+        &self,
+        rows: &Rows<'_>,
+        offset: usize,
+        side: &Side,
+    ) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        if matches!(side, Side::None) {
+            return Ok(None);
+        }
+        save_each(rows.len(), |k, out| {
+            let sum = rows.state(k, offset + self.at.sum, L::SUM_WORDS);
+            Ok(L::save_sum(sum, side, out))
+        })
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        side: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        let at = self.at;
+        restore_each(rows, (offset, at.words), saved, |state, bytes| {
+            state[..at.sum].iter().try_for_each(|count| check_count(*count))?;
+            if at.flags.has(Flags::SUM) {
+                return L::restore_sum(&mut state[at.sum..at.sum + L::SUM_WORDS], side, bytes);
+            }
+            no_bytes(bytes)
+        })
+    }
 }
 
 /// What a lane needs to emit.
@@ -537,7 +584,8 @@ impl<'a> Emit<'a> {
     ) -> Result<Vec<T>, Misfit> {
         let (sum, count) = (self.sum, self.count);
         self.states.try_collect(self.nulls.as_ref(), |state| {
-            value(&state[sum..sum + L::SUM_WORDS], state[count])
+            // Without nulls every row has seen a value, but a file can say anything.
+            value(&state[sum..sum + L::SUM_WORDS], state[count].max(1))
         })
     }
 

@@ -21,8 +21,9 @@ use arrow::datatypes::{
 };
 
 use crate::aggregate::number::{self, Emit, Flags, Lane, Layout, Update, update_compiled};
+use crate::aggregate::saved::{check_sum, no_bytes};
 use crate::aggregate::wide::{self, Magnitude};
-use crate::aggregate::{Misfit, Side, exact_float};
+use crate::aggregate::{Damaged, Misfit, Side, exact_float};
 use crate::column;
 use crate::kernel::Isa;
 use crate::kernel::select::MaskedRows;
@@ -49,7 +50,18 @@ pub(super) trait Primitive:
     ) -> Option<usize> {
         None
     }
-    fn new_side() -> Side;
+    fn new_side() -> Side {
+        Side::None
+    }
+    /// See [`Lane::save_sum`].
+    fn save_sum(_: &[u64], _: &Side, _: &mut Vec<u8>) -> bool {
+        false
+    }
+    /// See [`Lane::restore_sum`]; here of integers.
+    fn restore_sum(sum: &mut [u64], _: &mut Side, saved: Option<&[u8]>) -> Result<(), Damaged> {
+        no_bytes(saved)?;
+        check_sum(wide::join(sum[0], sum[1]))
+    }
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
     fn mean(sum: &[u64], side: &Side, count: u64) -> f64;
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef;
@@ -133,6 +145,14 @@ impl<P: Primitive> Lane for Word<P> {
 
     fn new_side() -> Side {
         P::new_side()
+    }
+
+    fn save_sum(sum: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
+        P::save_sum(sum, side, out)
+    }
+
+    fn restore_sum(sum: &mut [u64], side: &mut Side, saved: Option<&[u8]>) -> Result<(), Damaged> {
+        P::restore_sum(sum, side, saved)
     }
 
     fn update(flags: Flags) -> Update<Self> {
@@ -238,10 +258,6 @@ impl Primitive for i64 {
         Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
-    fn new_side() -> Side {
-        Side::None
-    }
-
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let sums = emit.sums::<Word<Self>, i64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
@@ -324,10 +340,6 @@ impl Primitive for u64 {
         Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
-    fn new_side() -> Side {
-        Side::None
-    }
-
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let sums = emit.sums::<Word<Self>, u64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
@@ -385,6 +397,14 @@ impl Primitive for f64 {
 
     fn new_side() -> Side {
         Side::Floats(Vec::new())
+    }
+
+    fn save_sum(sum: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
+        exact_float::save(sum, side, out)
+    }
+
+    fn restore_sum(sum: &mut [u64], side: &mut Side, saved: Option<&[u8]>) -> Result<(), Damaged> {
+        exact_float::restore(sum, side, saved)
     }
 
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Float64Array};
 
 use crate::aggregate::keyed::{Groups, Keyed};
-use crate::aggregate::{Misfit, Part};
+use crate::aggregate::saved::{Reader, check_count, put_words};
+use crate::aggregate::{Damaged, Misfit, Part, Unsaved};
 use crate::column::{Column, Lane};
 
 /// Bits of a float that are not looked at.
@@ -28,6 +29,12 @@ const PAGE_BITS: u32 = 6;
 const ZERO_BUCKET: u32 = 1 << 17;
 /// Values kept before there are buckets.
 const SMALL_MAX: usize = 128;
+
+/// What the saved form begins with.
+const AS_VALUES: u8 = 0;
+const AS_PAGES: u8 = 1;
+/// Pages that there can be: one for each sign and exponent.
+const PAGES_MAX: u16 = 1 << 12;
 
 const SIGN: u64 = 1 << 63;
 
@@ -166,6 +173,31 @@ impl Sketch {
     }
 }
 
+impl Page {
+    fn save(&self, out: &mut Vec<u8>) {
+        let bit = |(slot, count): (usize, &u64)| u64::from(*count != 0) << slot;
+        let filled = self.counts.iter().enumerate().map(bit).sum::<u64>();
+        out.extend_from_slice(&self.number.to_le_bytes());
+        put_words(out, std::iter::once(filled));
+        put_words(out, self.counts.iter().copied().filter(|count| *count != 0));
+    }
+
+    fn load(reader: &mut Reader<'_>) -> Result<Self, Damaged> {
+        let (number, filled) = (reader.take_u16()?, reader.take_u64()?);
+        if number >= PAGES_MAX || filled == 0 {
+            return Err(Damaged::new("the page of an exponent", format!("{number}, {filled:x}")));
+        }
+        let mut counts = Box::new([0; PAGE]);
+        for (slot, count) in counts.iter_mut().enumerate() {
+            if filled >> slot & 1 == 1 {
+                *count = reader.take_u64()?;
+                check_count(*count)?;
+            }
+        }
+        Ok(Self { number, counts })
+    }
+}
+
 /// The rank of quantile `q` among `count` values, counted from 1.
 #[expect(
     clippy::cast_precision_loss,
@@ -175,6 +207,27 @@ impl Sketch {
 )]
 fn rank(q: f64, count: u64) -> u64 {
     ((q * count as f64).ceil() as u64).clamp(1, count)
+}
+
+fn load_pages(mut reader: Reader<'_>) -> Result<Sketch, Damaged> {
+    let [count, min, max] = reader.take_words()?;
+    check_count(count)?;
+    let mut pages: Vec<Page> = Vec::new();
+    let mut seen = 0;
+    while !reader.is_empty() {
+        let page = Page::load(&mut reader)?;
+        if pages.last().is_some_and(|last| last.number >= page.number) {
+            return Err(Damaged::new("pages in ascending order", format!("{} later", page.number)));
+        }
+        // At most 2^12 pages of 2^6 counts of 2^56: wider than a word.
+        seen += page.counts.iter().map(|count| u128::from(*count)).sum::<u128>();
+        pages.push(page);
+    }
+    if count == 0 || seen != u128::from(count) || min > max {
+        let found = format!("{seen} of {count}, from place {min} to {max}");
+        return Err(Damaged::new("the counts of all values, and their range", found));
+    }
+    Ok(Sketch { small: Vec::new(), pages, count, min, max })
 }
 
 impl Keyed for Quantiles {
@@ -206,5 +259,35 @@ impl Keyed for Quantiles {
         state.small.capacity() * size_of::<u64>()
             + state.pages.capacity() * size_of::<Page>()
             + state.pages.len() * size_of::<[u64; PAGE]>()
+    }
+
+    fn save(&self, state: &Sketch, out: &mut Vec<u8>) -> Result<(), Unsaved> {
+        if state.pages.is_empty() {
+            let mut places = state.small.clone();
+            places.sort_unstable();
+            out.push(AS_VALUES);
+            put_words(out, places);
+        } else {
+            out.push(AS_PAGES);
+            put_words(out, [state.count, state.min, state.max]);
+            state.pages.iter().for_each(|page| page.save(out));
+        }
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<Sketch, Damaged> {
+        let mut reader = Reader::new(bytes);
+        match reader.take_u8()? {
+            AS_VALUES => {
+                let small = reader.rest_ascending(false)?;
+                if !(1..=SMALL_MAX).contains(&small.len()) {
+                    let expected = format!("1 to {SMALL_MAX} values");
+                    return Err(Damaged::new(expected, small.len().to_string()));
+                }
+                Ok(Sketch { small, ..Sketch::default() })
+            }
+            AS_PAGES => load_pages(reader),
+            other => Err(Damaged::new("0 or 1 before a sketch", other.to_string())),
+        }
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int32Array};
+use arrow::array::{ArrayRef, Int32Array, LargeBinaryArray};
 use arrow::datatypes::{DataType, Field};
 
 use crate::aggregate::plan::{Output, Placed, Plan};
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::{check_count, restore_words};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -60,5 +61,19 @@ impl Accumulator for Revision {
         let counts = (0..rows.len()).map(|k| rows.state(k, offset, 1)[0]);
         let counts = counts.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
         Ok(Arc::new(counts.collect::<Int32Array>()))
+    }
+
+    fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        Ok(None)
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        _: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        restore_words(rows, (offset, 1), saved, |state| check_count(state[0]))
     }
 }

@@ -1,9 +1,10 @@
 //! Counts that no other accumulator keeps: of rows, and of the values of a column of any type.
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, LargeBinaryArray};
 
 use crate::aggregate::emit::States;
-use crate::aggregate::{Accumulator, Misfit, Part, Side};
+use crate::aggregate::saved::{check_count, restore_words};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::kernel::select::MaskedRows;
@@ -92,5 +93,19 @@ impl Accumulator for Counter {
     ) -> Result<ArrayRef, Misfit> {
         assert!(matches!(part, Part::Rows | Part::Values), "{part:?} of {self:?}");
         Ok(States { rows, offset, words: 1 }.counts(0))
+    }
+
+    fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {
+        Ok(None)
+    }
+
+    fn restore(
+        &self,
+        rows: &mut Rows<'_>,
+        offset: usize,
+        _: &mut Side,
+        saved: Option<&LargeBinaryArray>,
+    ) -> Result<(), Damaged> {
+        restore_words(rows, (offset, 1), saved, |state| check_count(state[0]))
     }
 }

@@ -1,8 +1,10 @@
-//! A test kit for the merge law: does an aggregate give the same, however its rows are split and merged?
+//! A test kit for the merge law: does an aggregate give the same, however its rows are split and merged? And if its
+//! states can be saved: does it give the same of one that was saved and loaded?
 
 use arrow::array::{Array, ArrayRef, AsArray, Int64Array};
 use arrow::compute::{sort_to_indices, take};
 use arrow::datatypes::{Field, Int64Type, Schema};
+use arrow::error::ArrowError;
 use arrow::record_batch::RecordBatch;
 use std::sync::Arc;
 
@@ -24,6 +26,10 @@ const GROUPS: u64 = 4;
 /// in batches over several states, row by row and in runs of one key, merged in a random order; the results
 /// must be the same to the bit.
 ///
+/// Of an aggregate whose states can be saved (all but custom ones that do not implement it), the states of
+/// some first rows are then saved and loaded, and must give the same results, and also after the other
+/// rows were added or merged.
+///
 /// # Errors
 /// What was different, with the seed, or why the aggregate cannot be computed over the batch.
 pub fn check(aggregate: &Aggregate, batch: &RecordBatch, seeds: u64) -> Result<(), String> {
@@ -42,12 +48,13 @@ pub fn check(aggregate: &Aggregate, batch: &RecordBatch, seeds: u64) -> Result<(
                 ));
             }
         }
+        kit.check_saved(aggregate, &keyed, &expected, seed)?;
     }
     Ok(())
 }
 
 /// `batch` behind a column of keys at random.
-fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, arrow::error::ArrowError> {
+fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, ArrowError> {
     let mut name = "key".to_owned();
     while batch.column_by_name(&name).is_some() {
         name.push('_');
@@ -60,6 +67,21 @@ fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, arrow::error
     let mut fields = vec![Arc::new(Field::new(name, arrow::datatypes::DataType::Int64, false))];
     fields.extend(schema.fields().iter().cloned());
     RecordBatch::try_new(Arc::new(Schema::new(fields)), columns)
+}
+
+/// `batch` with other keys, greater ones, in its first column.
+fn with_other_keys(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+    let keys = batch.column(0).as_primitive::<Int64Type>();
+    let others: Int64Array = keys.iter().map(|key| key.map(|key| key | 1 << 40)).collect();
+    let mut columns = batch.columns().to_vec();
+    columns[0] = Arc::new(others);
+    RecordBatch::try_new(batch.schema(), columns)
+}
+
+/// As many of the first rows as `like` has.
+fn cut(columns: &[ArrayRef], like: &[ArrayRef]) -> Vec<ArrayRef> {
+    let rows = like[0].len().min(columns[0].len());
+    columns.iter().map(|column| column.slice(0, rows)).collect()
 }
 
 /// Draws numbers for splits and orders.
@@ -174,6 +196,72 @@ impl Kit {
             _ => OneKeyRows::Masked(MaskedRows { mask: &mask, first: *first, count: run.len() }),
         };
         pane.update_one_key(&self.plan, &ready.keys, &ready.columns, rows, scratch);
+    }
+
+    /// Checks that states which were saved and restored, beside those of other keys or not, go on as if they had not.
+    fn check_saved(
+        &self,
+        aggregate: &Aggregate,
+        batch: &RecordBatch,
+        expected: &[ArrayRef],
+        seed: u64,
+    ) -> Result<(), String> {
+        if self.plan.accumulators.iter().any(|placed| placed.accumulator.can_save().is_err()) {
+            return Ok(());
+        }
+        let wrong = |what: &str, found: &[ArrayRef], expected: &[ArrayRef]| {
+            Err(format!(
+                "{aggregate} is not what was saved, seed {seed}: {what} it gives {:?}, without {:?}",
+                &found[1..],
+                &expected[1..]
+            ))
+        };
+        let first = Dice(seed ^ 1).index(batch.num_rows() + 1);
+        let (first, rest) = (batch.slice(0, first), batch.slice(first, batch.num_rows() - first));
+        let mut pane = self.split_and_merged(&first, seed);
+        let at_first = self.emit(&mut pane)?;
+        let saved = pane.save_rows(&self.plan, &mut Scratch::default());
+        let saved = saved.map_err(|why| format!("{aggregate} cannot be saved: {why}"))?;
+        for beside in [false, true] {
+            let mut restored = Pane::new(&self.keys, &self.plan);
+            if beside {
+                self.add(&mut restored, &with_other_keys(batch).map_err(|e| e.to_string())?);
+            }
+            let taken = restored.restore_rows(&self.plan, &saved, &mut Scratch::default());
+            taken.map_err(|why| format!("{aggregate} cannot be taken back, seed {seed}: {why}"))?;
+            let found = cut(&self.emit(&mut restored)?, &at_first);
+            if found != at_first {
+                return wrong("after saving and loading", &found, &at_first);
+            }
+            if Dice(seed).roll(2) == 0 {
+                self.add(&mut restored, &rest);
+            } else {
+                let mut more = self.split_and_merged(&rest, seed);
+                restored.merge(&self.plan, &mut more, &mut Scratch::default());
+            }
+            let found = cut(&self.emit(&mut restored)?, expected);
+            if found != expected {
+                return wrong("with rows added after saving and loading", &found, expected);
+            }
+            // As a partial.
+            let mut into = self.one_by_one(&rest);
+            let mut partial = Pane::new(&self.keys, &self.plan);
+            let taken = partial.restore_rows(&self.plan, &saved, &mut Scratch::default());
+            taken.map_err(|why| format!("{aggregate} cannot be taken back, seed {seed}: {why}"))?;
+            into.absorb(&self.plan, &mut partial, &mut Scratch::default());
+            let found = self.emit(&mut into)?;
+            if found != expected {
+                return wrong("merged into others after saving and loading", &found, expected);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all rows at once.
+    pub(super) fn add(&self, pane: &mut Pane, batch: &RecordBatch) {
+        let ready = self.ready(batch);
+        let rows: Vec<u32> = (0..ready.rows).collect();
+        pane.update(&self.plan, &ready.keys, &ready.columns, &rows, &mut Scratch::default());
     }
 
     /// Keys, ascending, and results.

@@ -13,7 +13,8 @@ use arrow::datatypes::{DataType, FieldRef, Fields};
 
 use crate::aggregate::input::Ordered;
 use crate::aggregate::keyed::{Groups, Keyed};
-use crate::aggregate::{Misfit, Part};
+use crate::aggregate::saved::{Reader, put_bytes};
+use crate::aggregate::{Damaged, Misfit, Part, Unsaved};
 use crate::column::{BytesArray, BytesColumn, BytesVisitor, Column, Lane};
 
 /// The accumulator's description.
@@ -150,5 +151,26 @@ impl Keyed for Top {
 
     fn heap_bytes(&self, state: &Best) -> usize {
         state.heap_bytes + state.rows.capacity() * size_of::<Row>()
+    }
+
+    fn save(&self, state: &Best, out: &mut Vec<u8>) -> Result<(), Unsaved> {
+        let mut rows: Vec<&Row> = state.rows.iter().collect();
+        rows.sort();
+        rows.iter().for_each(|row| put_bytes(out, &row.bytes));
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<Best, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let mut best = Best::default();
+        while !reader.is_empty() {
+            let row = reader.take_bytes()?;
+            if best.rows.len() == self.n {
+                return Err(Damaged::new(format!("at most {} rows", self.n), "more"));
+            }
+            self.rows.check(row)?;
+            self.offer(&mut best, row);
+        }
+        Ok(best)
     }
 }

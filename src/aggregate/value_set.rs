@@ -7,7 +7,11 @@
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 
-use crate::key::batch::{KeyBatch, is_long, key_len};
+use crate::aggregate::Damaged;
+use crate::aggregate::saved::{Reader, put_bytes, put_len, put_words};
+use crate::key::batch::{
+    INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, long_words, short_bytes, short_words,
+};
 use crate::key::hash::{hash_long, hash_short, hash_word};
 use crate::sys::{WordChunk, prefetch};
 
@@ -28,6 +32,10 @@ pub(super) trait ValueSet: Default + std::fmt::Debug + Send + Sync + 'static {
         Self: 'a;
     fn len(&self) -> usize;
     fn heap_bytes(&self) -> usize;
+    /// Appends the union of `sets`.
+    fn save(sets: &[&Self], out: &mut Vec<u8>);
+    /// The set that was saved as `bytes`.
+    fn load(bytes: &[u8]) -> Result<Self, Damaged>;
 }
 
 /// Slots of the smallest table.
@@ -46,6 +54,15 @@ pub(super) struct WordSet {
 }
 
 impl WordSet {
+    /// The set of `words`, no two of them equal.
+    pub(super) fn of(words: &[u64]) -> Self {
+        let mut set = Self::default();
+        let slots = (words.len() * 4).div_ceil(3).next_power_of_two().max(SLOTS_MIN);
+        set.make_slots(slots);
+        words.iter().for_each(|word| set.insert_word(*word, hash_word(*word)));
+        set
+    }
+
     /// Adds `word`, whose hash is `hash_word(word)`.
     #[inline(always)]
     pub(super) fn insert_word(&mut self, word: u64, hash: u64) {
@@ -84,13 +101,18 @@ impl WordSet {
     fn grow(&mut self) {
         let old = self.slots.take();
         let slots = old.as_ref().map_or(SLOTS_MIN, |old| old.len() * 2);
-        self.slots = Some(WordChunk::new(slots));
-        self.shift = u64::BITS - slots.trailing_zeros();
+        self.make_slots(slots);
         for word in old.iter().flat_map(WordChunk::words) {
             if *word != 0 {
                 self.place(*word, hash_word(*word));
             }
         }
+    }
+
+    /// Replaces the slots by `slots` empty ones.
+    fn make_slots(&mut self, slots: usize) {
+        self.slots = Some(WordChunk::new(slots));
+        self.shift = u64::BITS - slots.trailing_zeros();
     }
 
     fn contains(&self, word: u64, hash: u64) -> bool {
@@ -158,6 +180,19 @@ impl ValueSet for WordSet {
     fn heap_bytes(&self) -> usize {
         self.slots.as_ref().map_or(0, |slots| slots.len() * size_of::<u64>())
     }
+
+    fn save(sets: &[&Self], out: &mut Vec<u8>) {
+        let mut words = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
+        words.extend(sets.iter().flat_map(|set| set.iter()));
+        words.sort_unstable();
+        words.dedup();
+        out.reserve(words.len() * size_of::<u64>());
+        put_words(out, words);
+    }
+
+    fn load(bytes: &[u8]) -> Result<Self, Damaged> {
+        Ok(Self::of(&Reader::new(bytes).rest_ascending(true)?))
+    }
 }
 
 /// A set of byte keys.
@@ -170,20 +205,25 @@ pub(super) struct ByteSet {
 }
 
 impl ByteSet {
-    fn insert_short(&mut self, words: [u64; 2], hash: u64) {
+    /// Whether it was not there, here and below.
+    fn insert_short(&mut self, words: [u64; 2], hash: u64) -> bool {
         let entry = self.keys.entry(hash, |known| *known == words, hash_of(&self.long));
         if let Entry::Vacant(vacant) = entry {
             vacant.insert(words);
+            return true;
         }
+        false
     }
 
-    fn insert_long(&mut self, w0: u64, bytes: &[u8], hash: u64) {
+    fn insert_long(&mut self, w0: u64, bytes: &[u8], hash: u64) -> bool {
         let long = &self.long;
         let same = |known: &[u64; 2]| known[0] == w0 && bytes_at(long, *known) == bytes;
         if let Entry::Vacant(vacant) = self.keys.entry(hash, same, hash_of(long)) {
             vacant.insert([w0, self.long.len() as u64]);
             self.long.extend_from_slice(bytes);
+            return true;
         }
+        false
     }
 }
 
@@ -259,5 +299,56 @@ impl ValueSet for ByteSet {
     fn heap_bytes(&self) -> usize {
         // A byte of control for every place, and places for one value in seven more.
         self.keys.capacity() * (size_of::<[u64; 2]>() + 1) * 8 / 7 + self.long.capacity()
+    }
+
+    fn save(sets: &[&Self], out: &mut Vec<u8>) {
+        let mut keys = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
+        for set in sets {
+            let hash = hash_of(&set.long);
+            keys.extend(set.keys.iter().map(|words| (hash(words), *words, set.long.as_slice())));
+        }
+        type Saved<'a> = (u64, [u64; 2], &'a [u8]);
+        let compare = |(_, a, a_long): &Saved<'_>, (_, b, b_long): &Saved<'_>| {
+            // With equal first words both are long, or none.
+            a[0].cmp(&b[0]).then_with(|| match is_long(a[0]) {
+                true => bytes_at(a_long, *a).cmp(bytes_at(b_long, *b)),
+                false => a[1].cmp(&b[1]),
+            })
+        };
+        // By hash, which is in the cache and nearly always decides; an order of bytes would take three times as long.
+        keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(a, b)));
+        keys.dedup_by(|a, b| a.0 == b.0 && compare(a, b).is_eq());
+        put_len(out, keys.len() as u64);
+        for (_, words, long) in keys {
+            if is_long(words[0]) {
+                put_bytes(out, bytes_at(long, words));
+            } else {
+                put_bytes(out, &short_bytes(words[0], words[1])[..key_len(words[0])]);
+            }
+        }
+    }
+
+    fn load(bytes: &[u8]) -> Result<Self, Damaged> {
+        let mut reader = Reader::new(bytes);
+        let count = reader.take_number()?;
+        let mut set =
+            Self { keys: HashTable::with_capacity(count.min(reader.left() / 4)), long: Vec::new() };
+        for _ in 0..count {
+            let key = reader.take_bytes()?;
+            if key.len() as u64 >= NULL_BYTES {
+                return Err(Damaged::new("a value of less than 4 GiB", key.len().to_string()));
+            }
+            let is_new = if key.len() > INLINE_BYTES {
+                set.insert_long(long_words(key, 0)[0], key, hash_long(key))
+            } else {
+                let words = short_words(key, 0, key.len());
+                set.insert_short(words, hash_short(words[0], words[1]))
+            };
+            if !is_new {
+                return Err(Damaged::new("different values", "one of them twice"));
+            }
+        }
+        reader.finish()?;
+        Ok(set)
     }
 }
