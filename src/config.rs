@@ -99,6 +99,8 @@ pub struct Job {
     pub(crate) plan: Plan,
     pub(crate) time: Option<EventTime>,
     pub(crate) windows: Option<Windows>,
+    /// The windows as they were asked for, lateness included.
+    pub(crate) windows_text: String,
     /// The clock, for windows of processing time.
     pub(crate) clock: Option<Clock>,
     pub(crate) alignment: Option<Alignment>,
@@ -469,6 +471,11 @@ impl JobBuilder {
             time,
             // Whoever is silent holds back no window of processing time.
             idle_timeout: clock.as_ref().map(|_| Duration::ZERO).or(self.idle_timeout),
+            windows_text: if corrects {
+                format!("{:?}, lateness {:?}", self.window, self.allowed_lateness)
+            } else {
+                format!("{:?}", self.window)
+            },
             windows,
             clock,
             alignment: self.alignment,

@@ -80,6 +80,69 @@ pub enum ConfigError {
     Inconsistent(String),
 }
 
+/// A checkpoint cannot be written, read or used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// What should be a directory of checkpoints is something else.
+    #[error("{path} is no directory; name one for checkpoints")]
+    NoDirectory {
+        /// Where.
+        path: String,
+    },
+    /// Another process uses the directory.
+    #[error("{path} is in use by another process; wait for its end, or name another directory")]
+    InUse {
+        /// Where.
+        path: String,
+    },
+    /// There is no checkpoint.
+    #[error("{path} holds no complete checkpoint")]
+    NoCheckpoint {
+        /// Where.
+        path: String,
+    },
+    /// A file is not what was written.
+    #[error("{file}: {why}; use an older checkpoint if there is one, or start without")]
+    Damaged {
+        /// Which file.
+        file: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The state is of another job.
+    #[error(
+        "the checkpoint is of another job: {what} was {saved}, and is {now} now; state cannot be used under that"
+    )]
+    OtherJob {
+        /// What differs.
+        what: &'static str,
+        /// As it was when the checkpoint was taken.
+        saved: String,
+        /// As it is asked for.
+        now: String,
+    },
+    /// An input is not there any more as it was.
+    #[error("{input}: {why}")]
+    Input {
+        /// Which one.
+        input: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
+    /// This job's state cannot be saved.
+    #[error("{0}")]
+    Unsaved(String),
+    /// The operating system refused.
+    #[error("{what}: {source}")]
+    System {
+        /// What was attempted.
+        what: String,
+        /// The system's answer.
+        source: std::io::Error,
+    },
+}
+
 /// A run was under way and failed. Rows already emitted are right; later results are missing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -123,6 +186,9 @@ pub enum RunError {
         /// The system's answer.
         source: std::io::Error,
     },
+    /// A checkpoint could not be taken or restored.
+    #[error("checkpoint: {0}")]
+    Checkpoint(#[from] CheckpointError),
     /// The engine has already stopped, because of an error that was reported elsewhere.
     #[error("the engine has stopped; its run report or error says why")]
     Stopped,

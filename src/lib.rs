@@ -42,6 +42,7 @@ pub mod aggregate;
 pub mod time;
 pub mod skew;
 pub mod config;
+pub mod checkpoint;
 pub mod runtime;
 pub mod diagnose;
 #[cfg(feature = "metrics")]
@@ -73,9 +74,11 @@ struct ReadmeDoctests;
 pub use arrow;
 
 pub use aggregate::spec::Aggregate;
+pub use checkpoint::{Checkpoint, CheckpointDir};
 pub use config::{Job, JobBuilder, Pinning};
-pub use error::{ConfigError, RunError};
-pub use runtime::engine::{Engine, MetricsReader};
+pub use error::{CheckpointError, ConfigError, RunError};
+pub use runtime::checkpointer::Checkpoints;
+pub use runtime::engine::{Engine, EngineBuilder, MetricsReader};
 pub use runtime::ingest::{Ingest, TryPushError};
 pub use runtime::metrics::Metrics;
 pub use runtime::report::RunReport;

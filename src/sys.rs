@@ -125,7 +125,6 @@ pub(crate) fn prefetch<T>(address: *const T) {
 /// The map shows the file as it is, not as it was: a program that changes the file while it is read
 /// changes what is read, and one that shortens it ends this process with `SIGBUS`. Inputs are files
 /// that nobody writes to any more; that is said in the help.
-#[cfg(feature = "io")]
 pub(crate) fn map_file(file: &std::fs::File) -> std::io::Result<memmap2::Mmap> {
     // SAFETY:
     // - The map is read-only and private to this process, so Rust code never writes through it.

@@ -119,6 +119,12 @@ pub(crate) enum Family {
 }
 
 impl Plan {
+    /// Whether the state of all aggregates can be saved; if not, why.
+    pub(crate) fn check_can_save(&self) -> Result<(), String> {
+        let mut all = self.accumulators.iter();
+        all.try_for_each(|one| one.accumulator.can_save().map_err(|why| why.to_string()))
+    }
+
     /// Plans `aggregates` over batches.
     pub(crate) fn new(
         aggregates: &[Aggregate],

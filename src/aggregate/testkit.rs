@@ -16,7 +16,9 @@ use crate::kernel::Isa;
 use crate::kernel::select::MaskedRows;
 use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
+use crate::key::group::MAX_PARALLELISM_DEFAULT;
 use crate::key::hash::hash_word;
+use crate::state::pane::image::ImageLayout;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
 
 /// Groups that rows are dealt to.
@@ -220,14 +222,15 @@ impl Kit {
         let (first, rest) = (batch.slice(0, first), batch.slice(first, batch.num_rows() - first));
         let mut pane = self.split_and_merged(&first, seed);
         let at_first = self.emit(&mut pane)?;
-        let saved = pane.save_rows(&self.plan, &mut Scratch::default());
+        let layout = ImageLayout::new(&self.keys, &self.plan, MAX_PARALLELISM_DEFAULT);
+        let saved = pane.image(&self.plan, &layout, &mut Scratch::default());
         let saved = saved.map_err(|why| format!("{aggregate} cannot be saved: {why}"))?;
         for beside in [false, true] {
             let mut restored = Pane::new(&self.keys, &self.plan);
             if beside {
                 self.add(&mut restored, &with_other_keys(batch).map_err(|e| e.to_string())?);
             }
-            let taken = restored.restore_rows(&self.plan, &saved, &mut Scratch::default());
+            let taken = restored.restore(&self.plan, &layout, &saved, &mut Scratch::default());
             taken.map_err(|why| format!("{aggregate} cannot be taken back, seed {seed}: {why}"))?;
             let found = cut(&self.emit(&mut restored)?, &at_first);
             if found != at_first {
@@ -246,7 +249,7 @@ impl Kit {
             // As a partial.
             let mut into = self.one_by_one(&rest);
             let mut partial = Pane::new(&self.keys, &self.plan);
-            let taken = partial.restore_rows(&self.plan, &saved, &mut Scratch::default());
+            let taken = partial.restore(&self.plan, &layout, &saved, &mut Scratch::default());
             taken.map_err(|why| format!("{aggregate} cannot be taken back, seed {seed}: {why}"))?;
             into.absorb(&self.plan, &mut partial, &mut Scratch::default());
             let found = self.emit(&mut into)?;

@@ -9,24 +9,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arrow::array::RecordBatch;
-use arrow::buffer::Buffer;
-use arrow::datatypes::{Field, SchemaRef};
-use arrow::ipc::convert::try_fb_to_schema;
-use arrow::ipc::reader::{FileDecoder, StreamReader, read_footer_length};
-use arrow::ipc::{Block, root_as_footer};
-use bytes::Bytes;
+use arrow::datatypes::Field;
+use arrow::ipc::reader::{FileDecoder, StreamReader};
 
+use crate::checkpoint::mapped::{self, MappedIpc};
 use crate::error::SourceError;
 use crate::io::columnar::{BatchUnit, Projection, guarded};
 use crate::io::feed::{Feed, Polled, Stop, error};
 use crate::io::progress::Progress;
 use crate::runtime::source::{Source, Take, Unit};
-use crate::sys;
 
 /// First bytes of an IPC file. A stream begins otherwise.
 pub(crate) const MAGIC: &[u8] = b"ARROW1";
-/// Last bytes: the footer's length and the magic.
-const TRAILER: usize = 10;
 /// Batches of a stream that are read ahead.
 const AHEAD: usize = 4;
 
@@ -34,19 +28,14 @@ const AHEAD: usize = 4;
 #[derive(Debug)]
 pub(crate) struct IpcInput {
     name: String,
-    buffer: Buffer,
-    schema: SchemaRef,
-    footer: std::ops::Range<usize>,
-    blocks: Vec<Block>,
+    file: MappedIpc,
 }
 
 impl IpcInput {
     pub(crate) fn open(name: &str, file: &File) -> Result<Self, SourceError> {
-        let map = sys::map_file(file).map_err(|e| error(name, format!("cannot be mapped: {e}")))?;
-        let buffer = Buffer::from(Bytes::from_owner(map));
-        let (schema, footer, blocks) =
-            guarded(name, || "footer".to_owned(), || read_footer(&buffer))?;
-        Ok(Self { name: name.to_owned(), buffer, schema, footer, blocks })
+        let map = mapped::map(file).map_err(|e| error(name, e))?;
+        let file = guarded(name, || "footer".to_owned(), || MappedIpc::new(map))?;
+        Ok(Self { name: name.to_owned(), file })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -54,7 +43,7 @@ impl IpcInput {
     }
 
     pub(crate) fn fields(&self) -> Vec<Field> {
-        self.schema.fields().iter().map(|f| f.as_ref().clone()).collect()
+        self.file.schema().fields().iter().map(|f| f.as_ref().clone()).collect()
     }
 
     pub(crate) fn into_source(
@@ -66,51 +55,12 @@ impl IpcInput {
         let decoder = guarded(
             &self.name,
             || "dictionaries".to_owned(),
-            || {
-                let footer = root_as_footer(&self.buffer[self.footer.clone()])
-                    .map_err(|e| format!("its footer cannot be read: {e}"))?;
-                let mut decoder = FileDecoder::new(Arc::clone(&self.schema), footer.version())
-                    .with_projection(projection.read.clone());
-                for block in footer.dictionaries().iter().flatten() {
-                    let data = slice(&self.buffer, block)?;
-                    decoder.read_dictionary(block, &data).map_err(|e| e.to_string())?;
-                }
-                Ok(decoder)
-            },
+            || self.file.decoder(Some(projection.read.clone())),
         )?;
-        progress.expect(Some(self.blocks.iter().map(block_bytes).sum()));
+        progress.expect(Some((0..self.file.len()).map(|i| self.file.bytes_of(i)).sum()));
         let shared = Shared { input: self, decoder, projection, batch_rows, progress };
         Ok(IpcSource { shared: Arc::new(shared), next: AtomicU64::new(0) })
     }
-}
-
-type Footer = (SchemaRef, std::ops::Range<usize>, Vec<Block>);
-
-fn read_footer(buffer: &Buffer) -> Result<Footer, String> {
-    let end = buffer.len().checked_sub(TRAILER).ok_or("it is too short")?;
-    let trailer: [u8; TRAILER] = buffer[end..].try_into().map_err(|_| "it is too short")?;
-    let length = read_footer_length(trailer).map_err(|_| "its end is missing")?;
-    let start = end.checked_sub(length).ok_or("its footer is longer than the file")?;
-    let footer =
-        root_as_footer(&buffer[start..end]).map_err(|e| format!("its footer is damaged: {e}"))?;
-    let schema = footer.schema().ok_or("it has no schema")?;
-    let schema = try_fb_to_schema(schema).map_err(|e| e.to_string())?;
-    let blocks = footer.recordBatches().map(|b| b.iter().copied().collect()).unwrap_or_default();
-    Ok((Arc::new(schema), start..end, blocks))
-}
-
-fn block_bytes(block: &Block) -> u64 {
-    let body = u64::try_from(block.bodyLength()).unwrap_or(0);
-    body.saturating_add(u64::try_from(block.metaDataLength()).unwrap_or(0))
-}
-
-fn slice(buffer: &Buffer, block: &Block) -> Result<Buffer, String> {
-    let start = usize::try_from(block.offset()).map_err(|_| "a block is before its start")?;
-    let len = usize::try_from(block_bytes(block)).map_err(|_| "a block is too long")?;
-    if start.checked_add(len).is_none_or(|end| end > buffer.len()) {
-        return Err("a block is behind its end".to_owned());
-    }
-    Ok(buffer.slice_with_length(start, len))
 }
 
 #[derive(Debug)]
@@ -128,11 +78,8 @@ impl Shared {
             &self.input.name,
             || format!("record batch {index}"),
             || {
-                let block = &self.input.blocks[index];
-                let data = slice(&self.input.buffer, block)?;
-                let batch =
-                    self.decoder.read_record_batch(block, &data).map_err(|e| e.to_string())?;
-                self.projection.apply(&batch.ok_or("a block holds no record batch")?)
+                let batch = self.input.file.decode(&self.decoder, index)?;
+                self.projection.apply(&batch)
             },
         )
     }
@@ -147,7 +94,7 @@ pub(crate) struct IpcSource {
 
 impl Source for IpcSource {
     fn take(&self) -> Result<Take, SourceError> {
-        let count = self.shared.input.blocks.len() as u64;
+        let count = self.shared.input.file.len() as u64;
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
             (next < count).then_some(next + 1)
         });
@@ -171,7 +118,7 @@ impl IpcUnit {
             let shared = &self.shared;
             let index = usize::try_from(self.ticket).unwrap_or(usize::MAX);
             let batch = shared.decode(index)?;
-            let bytes = block_bytes(&shared.input.blocks[index]);
+            let bytes = shared.input.file.bytes_of(index);
             let progress = Some((Arc::clone(&shared.progress), bytes));
             let time = shared.projection.time.map(|(index, _)| index);
             let unit = BatchUnit::new(self.ticket, batch, time, shared.batch_rows, progress);

@@ -1,6 +1,7 @@
 //! The engine: starts the threads, hands out producers' handles, ends the run.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
@@ -11,10 +12,12 @@ use arrow::record_batch::RecordBatch;
 use super::affinity;
 use super::align::InputDrift;
 use super::assign::RowCounts;
+use super::checkpointer::{Checkpointer, Checkpoints};
 use super::ingest::Ingest;
 use super::intake::Intake;
 use super::metrics::Metrics;
-use super::report::{HotKeyReport, InputReport, RunReport, ShardReport};
+use super::report::{CheckpointReport, HotKeyReport, InputReport, RunReport, ShardReport};
+use super::restore::Restored;
 use super::shard::Shard;
 use super::shared::{EngineShared, Request};
 use super::sink::{Sink, lock};
@@ -22,8 +25,9 @@ use super::source::Source;
 use super::source_set::{Even, SourceSet};
 use super::wake::Sleeper;
 use super::worker::{self, Feed, WorkerStats};
+use crate::checkpoint::Checkpoint;
 use crate::config::{Job, SkewMode};
-use crate::error::RunError;
+use crate::error::{CheckpointError, RunError};
 use crate::key::group::groups_of_shard;
 use crate::time::event_time::Unit;
 use crate::time::watermark::Lateness;
@@ -36,6 +40,47 @@ pub struct Engine {
     shared: Arc<EngineShared>,
     sources: Option<Arc<SourceSet>>,
     threads: Vec<JoinHandle<Option<WorkerStats>>>,
+    checkpointer: Option<Checkpointer>,
+}
+
+/// How an engine is to be started.
+#[derive(Debug)]
+#[must_use = "nothing starts until `start`"]
+pub struct EngineBuilder {
+    job: Job,
+    sources: Option<Vec<Arc<dyn Source>>>,
+    checkpoints: Option<Checkpoints>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl EngineBuilder {
+    /// The engine reads these sources itself, each one input with its own watermark, all with the job's schema.
+    pub fn sources(mut self, sources: Vec<Arc<dyn Source>>) -> Self {
+        self.sources = Some(sources);
+        self
+    }
+
+    /// Takes checkpoints.
+    pub fn checkpoints(mut self, checkpoints: Checkpoints) -> Self {
+        self.checkpoints = Some(checkpoints);
+        self
+    }
+
+    /// Goes on where a checkpoint was taken, of a job with the same keys, windows and aggregates, with any number
+    /// of workers. Sources go on where theirs stood.
+    pub fn restore(mut self, checkpoint: Checkpoint) -> Self {
+        self.checkpoint = Some(checkpoint);
+        self
+    }
+
+    /// Starts the engine.
+    ///
+    /// # Errors
+    /// If the checkpoint is damaged or of another job, if the job's state cannot be saved but checkpoints are asked
+    /// for, or if a thread cannot be started.
+    pub fn start(self, sink: impl Sink + 'static) -> Result<Engine, RunError> {
+        Engine::start_threads(self, Arc::new(sink))
+    }
 }
 
 impl Engine {
@@ -44,7 +89,7 @@ impl Engine {
     /// # Errors
     /// If a thread cannot be started.
     pub fn start(job: Job, sink: impl Sink + 'static) -> Result<Self, RunError> {
-        Self::start_threads(job, Arc::new(sink), None)
+        Self::builder(job).start(sink)
     }
 
     /// Starts a job that reads `sources` itself, each one input with its own watermark, all with the
@@ -57,20 +102,27 @@ impl Engine {
         sources: Vec<Arc<dyn Source>>,
         sink: impl Sink + 'static,
     ) -> Result<Self, RunError> {
-        Self::start_threads(job, Arc::new(sink), Some(sources))
+        Self::builder(job).sources(sources).start(sink)
     }
 
-    fn start_threads(
-        job: Job,
-        sink: Arc<dyn Sink>,
-        sources: Option<Vec<Arc<dyn Source>>>,
-    ) -> Result<Self, RunError> {
+    /// Starts the description of an engine that takes checkpoints, or goes on from one.
+    pub fn builder(job: Job) -> EngineBuilder {
+        EngineBuilder { job, sources: None, checkpoints: None, checkpoint: None }
+    }
+
+    fn start_threads(how: EngineBuilder, sink: Arc<dyn Sink>) -> Result<Self, RunError> {
+        let EngineBuilder { job, sources, checkpoints, checkpoint } = how;
+        if checkpoints.is_some() {
+            job.plan.check_can_save().map_err(CheckpointError::Unsaved)?;
+        }
+        let restored = checkpoint.map(|one| Restored::open(one, &job)).transpose()?;
         let job = Arc::new(job);
         let out_of_orderness =
             job.windows.as_ref().and(job.time.as_ref()).map(|time| time.out_of_orderness);
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
-        let shared = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some()));
+        let shared =
+            Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, sources.is_some(), restored));
         let sources = sources.map(|sources| {
             let even = match (&job.skew, &shared.skew) {
                 (SkewMode::TwoPhase, _) => Even::Always,
@@ -81,10 +133,20 @@ impl Engine {
             // By the clock, nobody waits for an input.
             let idle_timeout = job.idle_timeout.filter(|_| job.clock.is_none());
             let aligner = Arc::clone(&shared.aligner);
-            Arc::new(SourceSet::new(sources, out_of_orderness, idle_timeout, how, aligner))
+            let barriers = Arc::clone(&shared.barriers);
+            Arc::new(SourceSet::new(
+                sources,
+                out_of_orderness,
+                idle_timeout,
+                how,
+                (aligner, barriers),
+            ))
         });
+        if let (Some(sources), Some(restored)) = (&sources, &shared.restored) {
+            sources.resume(&restored.manifest.inputs)?;
+        }
         let cores = affinity::cores(&job.pinning, job.workers);
-        let mut engine = Self { shared, sources, threads: Vec::new() };
+        let mut engine = Self { shared, sources, threads: Vec::new(), checkpointer: None };
         // All feeds are known to all shards before the first thread runs.
         let feeds = sleepers.iter().enumerate();
         let feeds = feeds.map(|(id, sleeper)| engine.feed(id, sleeper)).collect::<Vec<_>>();
@@ -95,6 +157,8 @@ impl Engine {
             let core = cores.get(id).copied();
             engine.start_thread(id, core, feed, sleeper)?;
         }
+        let (shared, sources) = (&engine.shared, engine.sources.as_ref());
+        engine.checkpointer = Some(Checkpointer::start(shared, sources, checkpoints)?);
         Ok(engine)
     }
 
@@ -117,8 +181,13 @@ impl Engine {
             if let Some(core) = core {
                 affinity::pin(core);
             }
-            let state = Shard::new(id, Arc::clone(&shared));
-            let body = AssertUnwindSafe(|| worker::run(&shared, state, feed, &sleeper));
+            let mut state = Shard::new(id, Arc::clone(&shared));
+            let body = AssertUnwindSafe(|| {
+                if let Some(restored) = &shared.restored {
+                    state.restore(restored)?;
+                }
+                worker::run(&shared, state, feed, &sleeper)
+            });
             match catch_unwind(body) {
                 Ok(Ok(done)) => return Some(done),
                 Ok(Err(error)) => shared.fail(error),
@@ -147,6 +216,18 @@ impl Engine {
             return Err(RunError::Stopped);
         }
         Ok(Ingest::open(&self.shared))
+    }
+
+    /// The same, under a name: a checkpoint then says where this input stands, and the handle of the same name in a
+    /// run that goes on from it continues there, watermark included. Names should differ.
+    ///
+    /// # Errors
+    /// As [`Engine::ingest`].
+    pub fn ingest_named(&self, name: impl Into<String>) -> Result<Ingest, RunError> {
+        if self.shared.is_stopped() || self.sources.is_some() {
+            return Err(RunError::Stopped);
+        }
+        Ok(Ingest::open_named(&self.shared, name.into()))
     }
 
     /// Rows taken in so far.
@@ -207,6 +288,24 @@ impl Engine {
         Ok(batches)
     }
 
+    /// Takes a checkpoint into the directory that the engine was started with ([`EngineBuilder::checkpoints`]), and
+    /// waits until it is complete. The run goes on meanwhile.
+    ///
+    /// # Errors
+    /// If there is no such directory, it cannot be written (the run goes on), or the run has ended.
+    pub fn checkpoint(&self) -> Result<CheckpointReport, RunError> {
+        self.checkpointer.as_ref().ok_or(RunError::Stopped)?.take(None)
+    }
+
+    /// The same into a directory of its own, which nothing removes.
+    ///
+    /// # Errors
+    /// As [`Engine::checkpoint`].
+    pub fn savepoint(&self, dir: impl Into<PathBuf>) -> Result<CheckpointReport, RunError> {
+        self.shared.job.plan.check_can_save().map_err(CheckpointError::Unsaved)?;
+        self.checkpointer.as_ref().ok_or(RunError::Stopped)?.take(Some(dir.into()))
+    }
+
     /// Has all producers hand on their partials: those in use do it themselves before they rest, the others
     /// are served here.
     fn collect_partials(&self) {
@@ -233,6 +332,7 @@ impl Engine {
         for thread in self.threads.drain(..) {
             stats.extend(thread.join().unwrap_or(None));
         }
+        self.checkpointer.iter_mut().for_each(Checkpointer::stop);
         self.shared.sink.ended();
         if let Some(error) = self.shared.take_error() {
             return Err(error);
@@ -266,22 +366,29 @@ impl Engine {
         let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
         let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
+        let base = self.shared.base();
+        for (reason, rows) in base.rejected {
+            add_rows(&mut rejected, &reason, rows);
+        }
+        let late_before = |reason: Lateness| base.late.get(reason.name()).copied().unwrap_or(0);
         let report = RunReport {
-            rows_in,
+            rows_in: rows_in + base.rows_in,
             rows_aggregated: stats
                 .iter()
                 .map(|stats| stats.shard.rows_in + stats.rows_hot)
                 .sum::<u64>()
-                + rows_hot_at_producers,
-            rows_late: counts.late,
+                + rows_hot_at_producers
+                + base.aggregated,
+            rows_late: counts.late + base.late.values().sum::<u64>(),
             rows_late_by_reason: Lateness::ALL
                 .iter()
-                .map(|reason| (*reason, counts.late_by[*reason as usize]))
+                .map(|reason| (*reason, counts.late_by[*reason as usize] + late_before(*reason)))
                 .filter(|(_, rows)| *rows > 0)
                 .collect(),
             rows_rejected: rejected,
-            windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum(),
-            rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum(),
+            windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum::<u64>()
+                + base.windows_emitted,
+            rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum::<u64>() + base.rows_out,
             rows_early: stats.iter().map(|stats| stats.shard.rows_early).sum(),
             inputs: self.inputs(),
             elapsed: self.shared.started.elapsed(),
@@ -372,11 +479,15 @@ impl MetricsReader {
 /// Adds rows that the engine itself rejected to those that sources did.
 fn add_rejected(rejected: &mut Vec<(String, u64)>, counts: &RowCounts) {
     for (reason, rows) in counts.rejected() {
-        match rejected.iter_mut().find(|(known, _)| known == reason.name()) {
-            Some((_, sum)) => *sum += rows,
-            None if rows > 0 => rejected.push((reason.name().to_owned(), rows)),
-            None => {}
-        }
+        add_rows(rejected, reason.name(), rows);
+    }
+}
+
+fn add_rows(rejected: &mut Vec<(String, u64)>, reason: &str, rows: u64) {
+    match rejected.iter_mut().find(|(known, _)| known == reason) {
+        Some((_, sum)) => *sum += rows,
+        None if rows > 0 => rejected.push((reason.to_owned(), rows)),
+        None => {}
     }
 }
 
@@ -413,6 +524,7 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if !self.threads.is_empty() {
             self.shared.stop();
+            self.checkpointer.iter_mut().for_each(Checkpointer::stop);
             for thread in self.threads.drain(..) {
                 // A panic was caught inside the thread; there is nobody left to tell.
                 let _ = thread.join();

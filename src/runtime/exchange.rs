@@ -24,6 +24,8 @@ pub(crate) struct Bucket {
     pub(crate) window: Span,
     /// The shard that filled it.
     pub(crate) from: usize,
+    /// The last barrier that this shard had passed by then.
+    pub(crate) barrier: u64,
     pub(crate) pane: Pane,
 }
 
@@ -36,6 +38,8 @@ pub(crate) struct Exchange {
     passed: Vec<AtomicI64>,
     /// How often each shard has given its buckets of open windows, for early results.
     gifts: Vec<AtomicU64>,
+    /// The last barrier before which each shard has given all its buckets.
+    given_before: Vec<AtomicU64>,
 }
 
 impl Exchange {
@@ -44,6 +48,7 @@ impl Exchange {
             boxes: (0..shards).map(|_| Mutex::default()).collect(),
             passed: (0..shards).map(|_| AtomicI64::new(i64::MIN)).collect(),
             gifts: (0..shards).map(|_| AtomicU64::new(0)).collect(),
+            given_before: (0..shards).map(|_| AtomicU64::new(0)).collect(),
         }
     }
 
@@ -52,9 +57,19 @@ impl Exchange {
         lock(&self.boxes[owner]).push(bucket);
     }
 
-    /// Takes what was given to `owner`.
-    pub(crate) fn take(&self, owner: usize) -> Vec<Bucket> {
-        std::mem::take(&mut *lock(&self.boxes[owner]))
+    /// Takes what was given to `owner`, which has passed `barrier` last; what was given behind the next one stays.
+    pub(crate) fn take(&self, owner: usize, barrier: u64) -> Vec<Bucket> {
+        lock(&self.boxes[owner]).extract_if(.., |bucket| bucket.barrier <= barrier).collect()
+    }
+
+    /// Says that `shard` has given all buckets that lie before a barrier.
+    pub(crate) fn give_before(&self, shard: usize, barrier: u64) {
+        self.given_before[shard].store(barrier, Ordering::SeqCst);
+    }
+
+    /// Whether all shards have given all buckets that lie before a barrier.
+    pub(crate) fn all_given_before(&self, barrier: u64) -> bool {
+        self.given_before.iter().all(|given| given.load(Ordering::SeqCst) >= barrier)
     }
 
     /// Says that `shard` has given its buckets of all windows that end at or before `watermark`.

@@ -31,12 +31,39 @@ impl Ingest {
         Self(intake)
     }
 
+    /// The same, under a name for checkpoints.
+    pub(crate) fn open_named(engine: &Arc<EngineShared>, name: String) -> Self {
+        let ingest = Self::open(engine);
+        lock(&ingest.0).set_name(name);
+        ingest
+    }
+
     /// Feeds a batch, waiting for room as long as needed.
     ///
     /// # Errors
     /// If the batch does not have the job's schema, or the run has failed.
     pub fn push(&mut self, batch: RecordBatch) -> Result<(), RunError> {
         lock(&self.0).push(batch)
+    }
+
+    /// The same, and takes note of where the rows after the batch will come from, in the caller's own words (the
+    /// offset of a queue, say). A checkpoint holds the position of the last batch in it, of handles with a name
+    /// ([`Engine::ingest_named`](crate::Engine::ingest_named)).
+    ///
+    /// # Errors
+    /// As [`Ingest::push`].
+    pub fn push_at(
+        &mut self,
+        batch: RecordBatch,
+        position: impl Into<String>,
+    ) -> Result<(), RunError> {
+        lock(&self.0).push_at(batch, position.into())
+    }
+
+    /// The position of the last [`Ingest::push_at`]; in a run that goes on from a checkpoint, at first the one
+    /// in the checkpoint.
+    pub fn position(&self) -> Option<String> {
+        lock(&self.0).position().map(str::to_owned)
     }
 
     /// Feeds a batch if there is room, else gives it back. A batch that was taken may still be partly in

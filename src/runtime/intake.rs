@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
+use super::barrier::ProducerTotals;
 use super::hot::HotKeys;
 use super::message::{Message, Prepared};
 use super::ring::{Producer, ring};
 use super::router::Router;
 use super::shared::{Arrival, EngineShared, IngestShared};
-use super::sink::lock;
+use super::sink::{Sink as _, lock};
 use super::wake::{Sleeper, Wake};
+use crate::checkpoint::InputState;
 use crate::config::Job;
 use crate::error::RunError;
 
@@ -52,6 +54,11 @@ pub(crate) struct Intake {
     mini_batch: MiniBatch,
     /// The latest request for partials that was queued.
     partials_queued: u64,
+    /// The last barrier passed.
+    barrier: u64,
+    /// What checkpoints call it, and where its owner says that its rows come from.
+    name: Option<String>,
+    position: Option<String>,
     ended: bool,
 }
 
@@ -99,7 +106,11 @@ impl Intake {
         let id = engine.producers.fetch_add(1, Ordering::Relaxed);
         let has_time = engine.job.time.is_some() && engine.job.windows.is_some();
         let input = (!of_worker && has_time).then(|| engine.aligner.join());
-        let shared = Arc::new(IngestShared::new(id, of_worker, input, wake));
+        // While this is held, no barrier is asked for: this producer is either among those it is asked of, or
+        // begins behind it.
+        let mut open = lock(&engine.ingests);
+        let barrier = engine.barriers.wanted();
+        let shared = Arc::new(IngestShared::new(id, of_worker, input, barrier, wake));
         shared.touch(engine);
         let mut rings = Vec::new();
         for door in &engine.doors {
@@ -108,13 +119,14 @@ impl Intake {
             let arrival = Arrival { ring: consumer, ingest: Arc::clone(&shared) };
             lock(&door.arrivals).push(arrival);
         }
-        lock(&engine.ingests).push(Arc::clone(&shared));
+        open.push(Arc::clone(&shared));
+        let handles = open.len();
         // First be seen, then look how far time has come: a shard that did not see this handle has
         // published how far it went before it looked (`Shard::advance`).
         engine.version.fetch_add(1, Ordering::SeqCst);
+        drop(open);
         let hot = engine.skew.as_ref().map(|control| {
-            let producers =
-                if engine.reads { engine.job.workers } else { lock(&engine.ingests).len() };
+            let producers = if engine.reads { engine.job.workers } else { handles };
             HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
@@ -133,6 +145,9 @@ impl Intake {
             promise: None,
             mini_batch: MiniBatch::new(),
             partials_queued: 0,
+            barrier,
+            name: None,
+            position: None,
             ended: false,
         }
     }
@@ -258,13 +273,14 @@ impl Intake {
         let watermark = self.current_watermark();
         for (shard, slot) in self.outbox.iter_mut().enumerate() {
             let (partials, closings) = self.router.partials.take_closed(shard, i64::MAX);
-            *slot = Some(Message { rows: None, partials, closings, watermark, end: true });
+            *slot = Some(Message { end: true, ..Message::new(partials, closings, watermark) });
         }
         self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         self.engine.aligner.end(self.shared.input);
         let mut open = lock(&self.engine.ingests);
         open.retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         lock(&self.engine.finished_counts).add(&self.router.counts);
+        self.engine.barriers.ended(self.barrier, &self.totals(), self.input_state(true));
         drop(open);
         if !self.engine.reads {
             self.engine.rows_hot_at_producers.fetch_add(self.rows_hot(), Ordering::Relaxed);
@@ -384,7 +400,9 @@ impl Intake {
                     return Err(RunError::Stopped);
                 }
             };
-            if !routed && !self.queue_watermark() && !self.queue_wanted() {
+            // A worker passes barriers between two units only, see `worker::Feed`.
+            let is_done = !routed && !self.queue_watermark() && !self.queue_wanted();
+            if is_done && (self.shared.of_worker || !self.queue_barrier()) {
                 // A worker speaks for its sources, whose silence is judged where they are read.
                 if !self.shared.of_worker {
                     self.shared.rest(&self.engine);
@@ -409,7 +427,7 @@ impl Intake {
         };
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
-            let prepared = self.router.route(&slice, seen, self.engine.sink.as_ref())?;
+            let prepared = self.router.route(&slice, seen, &self.engine.sink)?;
             self.publish();
             self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
             if self.router.give_up_two_phase() {
@@ -435,7 +453,7 @@ impl Intake {
             if !part.is_empty() {
                 let (partials, closings) = self.router.partials.take_closed(shard, watermark);
                 let rows = Some(Arc::clone(prepared));
-                let message = Message { rows, partials, closings, watermark, end: false };
+                let message = Message { rows, ..Message::new(partials, closings, watermark) };
                 self.outbox[shard] = Some(message);
                 self.tell(shard, watermark);
             }
@@ -480,8 +498,7 @@ impl Intake {
             } else {
                 // The watermark of an earlier message: windows that a newer one closes may hold more.
                 let watermark = self.told[shard].min(watermark);
-                let closings = Vec::new();
-                *slot = Some(Message { rows: None, partials, closings, watermark, end: false });
+                *slot = Some(Message::new(partials, Vec::new(), watermark));
             }
         }
     }
@@ -505,10 +522,85 @@ impl Intake {
         true
     }
 
-    /// Hands on partials that a reader wants, where nothing else is going on. They count as given once they
-    /// have left for the shards.
+    /// Hands on partials that a reader wants, and the barrier of a checkpoint, where nothing else is going on.
+    /// Partials count as given once they have left for the shards.
     pub(crate) fn give_wanted(&mut self) {
-        while self.send_outbox() && self.queue_wanted() {}
+        while self.send_outbox() && (self.queue_wanted() || self.queue_barrier()) {}
+    }
+
+    /// Queues the newest barrier for all shards, behind everything this producer has taken in and still holds;
+    /// false if it has passed it, or rows wait that were taken in before. The outbox must be empty.
+    pub(crate) fn queue_barrier(&mut self) -> bool {
+        let barrier = self.engine.barriers.wanted();
+        if barrier <= self.barrier || self.ended || self.backlog.is_some() {
+            return false;
+        }
+        self.barrier = barrier;
+        let watermark = self.current_watermark();
+        for shard in 0..self.outbox.len() {
+            let (mut partials, closings) = self.router.partials.take_closed(shard, watermark);
+            partials.extend(self.router.partials.take_early(shard, 0));
+            let message = Message::new(partials, closings, watermark);
+            self.outbox[shard] = Some(Message { barrier: Some(barrier), ..message });
+            self.tell(shard, watermark);
+        }
+        self.engine.barriers.passed(&self.totals(), self.input_state(false));
+        true
+    }
+
+    /// Takes note of where all inputs stand at the barrier that their workers have come to.
+    pub(crate) fn cut_inputs(
+        &self,
+        inputs: Vec<InputState>,
+        rejected: Vec<(String, u64)>,
+    ) -> Result<(), RunError> {
+        self.engine.sink.cut_inputs()?;
+        self.engine.barriers.set_inputs(inputs, rejected);
+        Ok(())
+    }
+
+    /// Where this producer stands, if it has a name.
+    fn input_state(&self, ended: bool) -> Option<InputState> {
+        let name = self.name.clone().filter(|_| !self.shared.of_worker)?;
+        let position = self.position.clone();
+        let known = |time: i64| (time != i64::MIN).then_some(time);
+        let (max_time, floor) = self.router.watermark.state();
+        let (max_time, floor) = (known(max_time), known(floor));
+        Some(InputState { name, position, ended, max_time, floor })
+    }
+
+    /// Gives it a name, under which it stands in checkpoints, and goes on where the input of that name stood.
+    pub(crate) fn set_name(&mut self, name: String) {
+        let restored = self.engine.restored.as_ref();
+        let inputs = restored.map_or(&[][..], |restored| &restored.manifest.inputs);
+        if let Some(input) = inputs.iter().find(|input| input.name == name) {
+            self.position.clone_from(&input.position);
+            let floor = input.floor.unwrap_or(i64::MIN);
+            self.router.watermark.continue_at(input.max_time.unwrap_or(i64::MIN), floor);
+            // What has been closed without this input counts, too.
+            self.router.watermark.miss(self.engine.closed_to.load(Ordering::SeqCst));
+        }
+        self.name = Some(name);
+    }
+
+    /// See [`Ingest::position`](super::ingest::Ingest::position).
+    pub(crate) fn position(&self) -> Option<&str> {
+        self.position.as_deref()
+    }
+
+    /// See [`Ingest::push_at`](super::ingest::Ingest::push_at).
+    pub(crate) fn push_at(&mut self, batch: RecordBatch, position: String) -> Result<(), RunError> {
+        self.check(&batch)?;
+        self.wait_flush()?;
+        self.wait_for_others()?;
+        // Together: no barrier comes between them.
+        self.position = Some(position);
+        self.offer(batch);
+        self.wait_flush()
+    }
+
+    fn totals(&self) -> ProducerTotals {
+        ProducerTotals { counts: self.router.counts, rows_hot: self.rows_hot() }
     }
 
     /// Queues the watermark for shards that would close a window if they knew it, with the partials of
@@ -522,7 +614,7 @@ impl Intake {
         for shard in 0..self.told.len() {
             if watermark > self.told[shard] && watermark >= self.awaited[shard] {
                 let (partials, closings) = self.router.partials.take_closed(shard, watermark);
-                let message = Message { rows: None, partials, closings, watermark, end: false };
+                let message = Message::new(partials, closings, watermark);
                 self.outbox[shard] = Some(message);
                 self.tell(shard, watermark);
                 queued = true;

@@ -24,8 +24,17 @@ pub(crate) struct Message {
     pub(crate) closings: Vec<Closing>,
     /// The producer's watermark after the rows and partials.
     pub(crate) watermark: i64,
+    /// Behind all that: the barrier of a checkpoint.
+    pub(crate) barrier: Option<u64>,
     /// The producer has closed; nothing follows.
     pub(crate) end: bool,
+}
+
+impl Message {
+    /// Partials and a watermark.
+    pub(crate) fn new(partials: Vec<Partial>, closings: Vec<Closing>, watermark: i64) -> Self {
+        Self { rows: None, partials, closings, watermark, barrier: None, end: false }
+    }
 }
 
 /// Partial aggregates of one span of windows, on their way to the shard that owns their keys.

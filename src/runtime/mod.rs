@@ -3,14 +3,17 @@
 pub(crate) mod wake;
 pub(crate) mod ring;
 pub(crate) mod message;
+pub mod report;
 pub mod sink;
+pub(crate) mod outlet;
 pub(crate) mod assign;
+pub(crate) mod barrier;
+pub(crate) mod restore;
 pub mod latency;
 pub mod metrics;
 pub mod load_history;
 pub(crate) mod partials;
 pub(crate) mod exchange;
-pub mod report;
 pub(crate) mod align;
 pub(crate) mod skew_control;
 pub(crate) mod split;
@@ -28,6 +31,7 @@ pub mod memory;
 pub(crate) mod source_set;
 pub(crate) mod affinity;
 pub(crate) mod worker;
+pub mod checkpointer;
 pub mod engine;
 #[cfg(test)]
 mod equality;

@@ -1,6 +1,7 @@
 //! What a run did: rows accounted for, shards, imbalance.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use arrow::array::{Array, ArrayRef, AsArray};
@@ -53,6 +54,28 @@ pub struct RunReport {
     pub hot_keys: Vec<HotKeyReport>,
     /// Rows after which two-phase aggregation of all keys was given up because it did not pay.
     pub two_phase_given_up_at_row: Option<u64>,
+}
+
+/// What a checkpoint took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckpointReport {
+    /// Its number.
+    pub id: u64,
+    /// Its folder.
+    pub path: PathBuf,
+    /// Rows of the run up to it.
+    pub rows_in: u64,
+    /// Keys in it, each counted once for each pane it is in.
+    pub keys: u64,
+    /// Bytes of state.
+    pub bytes: u64,
+    /// The longest time, over shards, from the first barrier to the last.
+    pub alignment: Duration,
+    /// The longest time, over shards, that a shard stood still to make an image of its state.
+    pub capture: Duration,
+    /// From the request to the end.
+    pub duration: Duration,
 }
 
 /// A key that was hot, and why.

@@ -47,6 +47,19 @@ impl Sessions {
         })
     }
 
+    /// The pane of open sessions, for checkpoints.
+    pub(crate) fn open_mut(&mut self) -> &mut Pane {
+        &mut self.open
+    }
+
+    /// Looks for the least end of an open session, after some have come out of a checkpoint.
+    pub(crate) fn find_first_end(&mut self) {
+        // Only the gap is looked at.
+        let stitch = Stitch { extent: self.extent, gap: self.gap, begin: i64::MIN };
+        let len = u32::try_from(self.open.len()).expect("row ids are 32 bits");
+        self.first_end = self.open.first_session_end(0..len, stitch);
+    }
+
     /// The pane of open sessions, for its size.
     pub(crate) fn open(&self) -> &Pane {
         &self.open

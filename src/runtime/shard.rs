@@ -16,12 +16,14 @@ use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
-use super::sink::lock;
+use super::sink::{Sink as _, lock};
 use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::skew::ledger::{Ledger, LedgerError};
 use crate::state::pane::Pane;
 use crate::time::window::Span;
+
+mod cut;
 
 /// Messages between two looks at the size of the state, at least.
 const STATE_CHECK_MESSAGES: u64 = 64;
@@ -52,6 +54,9 @@ pub(crate) struct Shard {
     /// When the newest rows that it has seen were taken in.
     newest_rows: Option<Instant>,
     done: bool,
+    /// The last barrier passed, and the next one if it has come of some producer.
+    barrier: u64,
+    aligning: Option<Aligning>,
     /// Something came since the last early results, and when these were given.
     changed: bool,
     early_at: Instant,
@@ -74,9 +79,20 @@ pub(crate) struct ShardStats {
     check_at: u64,
 }
 
+/// A barrier that some producers have sent, and others not yet.
+#[derive(Debug)]
+struct Aligning {
+    barrier: u64,
+    since: Instant,
+    /// Whether this shard has given the others all buckets that lie before it.
+    has_given: bool,
+}
+
 /// A producer, as this shard sees it.
 #[derive(Debug)]
 struct Inbound {
+    /// The last barrier that came of it.
+    barrier: u64,
     ring: Consumer<Message>,
     ingest: Arc<IngestShared>,
     watermark: i64,
@@ -110,6 +126,8 @@ impl Shard {
             watermark: i64::MIN,
             newest_rows: None,
             done: false,
+            barrier: 0,
+            aligning: None,
             changed: false,
             early_at: Instant::now(),
             stats: ShardStats::default(),
@@ -126,6 +144,7 @@ impl Shard {
         if self.done {
             return Ok(Progress::Done);
         }
+        self.begin_alignment();
         self.adopt_arrivals();
         // A request is answered behind everything that was sent before it.
         let requested = self.engine.doors[self.id].requested.swap(false, Ordering::SeqCst);
@@ -138,6 +157,10 @@ impl Shard {
             for i in 0..self.inbound.len() {
                 if taken == budget {
                     break;
+                }
+                // Behind the barrier: kept for after the cut.
+                if self.inbound[i].barrier > self.barrier {
+                    continue;
                 }
                 if let Some(message) = self.inbound[i].ring.pop() {
                     self.inbound[i].ingest.wake.notify();
@@ -158,6 +181,7 @@ impl Shard {
         }
         self.give_early()?;
         self.advance()?;
+        self.try_cut()?;
         Ok(match (self.done, taken) {
             (true, _) => Progress::Done,
             (false, 0) => Progress::Idle,
@@ -172,8 +196,14 @@ impl Shard {
             || self.engine.doors[self.id].requested.load(Ordering::SeqCst)
             || self.closable() > self.watermark
             || self.can_answer()
-            || self.inbound.iter_mut().any(|inbound| !inbound.ring.is_empty())
+            || self.can_cut()
+            || self.has_messages()
             || (self.engine.closing.load(Ordering::SeqCst) && self.all_ended())
+    }
+
+    fn has_messages(&mut self) -> bool {
+        let passed = self.barrier;
+        self.inbound.iter_mut().any(|one| one.barrier <= passed && !one.ring.is_empty())
     }
 
     /// Excuses producers that have been silent for too long.
@@ -237,6 +267,7 @@ impl Shard {
         self.version = version;
         for arrival in lock(&self.engine.doors[self.id].arrivals).drain(..) {
             self.inbound.push(Inbound {
+                barrier: arrival.ingest.born,
                 ring: arrival.ring,
                 ingest: arrival.ingest,
                 watermark: i64::MIN,
@@ -274,6 +305,9 @@ impl Shard {
         let inbound = &mut self.inbound[from];
         inbound.watermark = inbound.watermark.max(message.watermark);
         inbound.ended |= message.end;
+        if let Some(barrier) = message.barrier {
+            inbound.barrier = barrier;
+        }
         self.stats.messages += 1;
         if self.stats.messages >= self.stats.check_at {
             self.measure_state();
@@ -331,6 +365,7 @@ impl Shard {
         {
             self.ledger.finish().map_err(|error| RunError::Defect(error.to_string()))?;
             self.done = true;
+            self.engine.shards_done.fetch_add(1, Ordering::SeqCst);
         }
         self.inbound.retain(|inbound| !inbound.ended);
         Ok(())
@@ -374,7 +409,8 @@ impl Shard {
             if window.point > watermark {
                 break;
             }
-            exchange.give(owner, Bucket { window, from: self.id, pane: first.remove() });
+            let (from, barrier) = (self.id, self.barrier);
+            exchange.give(owner, Bucket { window, from, barrier, pane: first.remove() });
         }
         exchange.pass(self.id, watermark);
         engine.doors.iter().for_each(|door| door.wake.notify());
@@ -384,7 +420,7 @@ impl Shard {
     fn take_buckets(&mut self) -> Result<(), RunError> {
         let engine = Arc::clone(&self.engine);
         let Some(exchange) = &engine.exchange else { return Ok(()) };
-        for mut bucket in exchange.take(self.id) {
+        for mut bucket in exchange.take(self.id, self.barrier) {
             let (pane, scratch) = self.windows.pane(bucket.window)?;
             let number = (bucket.from, engine.job.workers);
             pane.adopt(&engine.job.plan, &mut bucket.pane, number, scratch);
@@ -446,6 +482,13 @@ impl Shard {
         Ok(())
     }
 
+    fn give_all_buckets(&mut self, exchange: &Exchange) {
+        let (from, barrier) = (self.id, self.barrier);
+        while let Some(((window, owner), pane)) = self.buckets.pop_first() {
+            exchange.give(owner, Bucket { window, from, barrier, pane });
+        }
+    }
+
     /// What has been asked of this shard.
     fn requests(&self) -> Vec<Request> {
         std::mem::take(&mut *lock(&self.engine.doors[self.id].requests))
@@ -455,9 +498,7 @@ impl Shard {
     fn take_requests(&mut self, requests: Vec<Request>) {
         let engine = Arc::clone(&self.engine);
         if let Some(exchange) = &engine.exchange {
-            while let Some(((window, owner), pane)) = self.buckets.pop_first() {
-                exchange.give(owner, Bucket { window, from: self.id, pane });
-            }
+            self.give_all_buckets(exchange);
             for _ in &requests {
                 exchange.count_gift(self.id);
             }

@@ -2,7 +2,9 @@
 //!
 //! All of it is control plane, touched per batch at most.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{
+    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
+};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
 
@@ -11,20 +13,35 @@ use crossbeam::channel::Sender;
 
 use super::align::Aligner;
 use super::assign::RowCounts;
+use super::barrier::{Barriers, CheckpointCounts};
 use super::exchange::Exchange;
 use super::message::Message;
 use super::metrics::{InputMeter, ShardMeter};
+use super::outlet::Outlet;
+use super::restore::Restored;
 use super::ring::Consumer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
 use super::wake::Wake;
+use crate::checkpoint::RowTotals;
 use crate::config::Job;
 use crate::error::RunError;
+use crate::state::pane::image::ImageLayout;
 
 /// State of one engine.
 pub(crate) struct EngineShared {
     pub(crate) job: Arc<Job>,
-    pub(crate) sink: Arc<dyn Sink>,
+    pub(crate) sink: Outlet,
+    /// How state is laid out in checkpoints.
+    pub(crate) layout: ImageLayout,
+    /// Brings all threads to one cut.
+    pub(crate) barriers: Arc<Barriers>,
+    /// The checkpoint that this run goes on from.
+    pub(crate) restored: Option<Restored>,
+    /// Checkpoints of this run.
+    pub(crate) checkpoints: CheckpointCounts,
+    /// Shards that have given all their results.
+    pub(crate) shards_done: AtomicUsize,
     /// Set once, when the run has failed or was abandoned: everybody stops.
     stopped: AtomicBool,
     error: Mutex<Option<RunError>>,
@@ -108,6 +125,8 @@ pub(crate) enum Request {
 pub(crate) struct IngestShared {
     /// Number among the producers of the run.
     pub(crate) id: u32,
+    /// The last barrier before its first row.
+    pub(crate) born: u64,
     /// Number among the inputs, of a handle of a job with event time; a worker speaks for all inputs.
     pub(crate) input: Option<usize>,
     state: AtomicU8,
@@ -131,9 +150,16 @@ const IDLE: u8 = 1;
 const BUSY: u8 = 2;
 
 impl IngestShared {
-    pub(crate) fn new(id: u32, of_worker: bool, input: Option<usize>, wake: Arc<Wake>) -> Self {
+    pub(crate) fn new(
+        id: u32,
+        of_worker: bool,
+        input: Option<usize>,
+        born: u64,
+        wake: Arc<Wake>,
+    ) -> Self {
         Self {
             id,
+            born,
             input,
             of_worker,
             partials_given: AtomicU64::new(0),
@@ -183,9 +209,15 @@ impl EngineShared {
         sink: Arc<dyn Sink>,
         wakes: Vec<Arc<Wake>>,
         reads: bool,
+        restored: Option<Restored>,
     ) -> Self {
-        let policy = job.skew_policy().expect("validated when the job was built");
+        let mut policy = job.skew_policy().expect("validated when the job was built");
+        let rows_in = restored.as_ref().map_or(0, |restored| restored.manifest.rows.rows_in);
+        if let (Some(policy), Some(restored)) = (&mut policy, &restored) {
+            policy.resume(&restored.hot_keys(), rows_in);
+        }
         let skew = policy.map(|policy| Arc::new(SkewControl::new(policy)));
+        let closed_to = restored.as_ref().and_then(|restored| restored.manifest.time.closed_to);
         let unit = job.time.as_ref().map(|time| time.unit);
         let max_drift = job.alignment.as_ref().zip(unit);
         let max_drift = max_drift.map(|(alignment, unit)| unit.at_least(alignment.max_drift));
@@ -203,20 +235,25 @@ impl EngineShared {
             .collect();
         let exchange = job.spreads().then(|| Exchange::new(job.workers));
         Self {
+            sink: Outlet::new(sink, job.workers),
+            layout: ImageLayout::new(&job.keys, &job.plan, job.max_parallelism),
+            barriers: Arc::new(Barriers::new()),
+            restored,
+            checkpoints: CheckpointCounts::default(),
+            shards_done: AtomicUsize::new(0),
             job,
-            sink,
             exchange,
             asking: Mutex::default(),
             stopped: AtomicBool::new(false),
             error: Mutex::new(None),
             closing: AtomicBool::new(false),
             version: AtomicU64::new(0),
-            closed_to: AtomicI64::new(i64::MIN),
+            closed_to: AtomicI64::new(closed_to.unwrap_or(i64::MIN)),
             doors,
             meters,
             ingests: Mutex::default(),
             finished_counts: Mutex::default(),
-            rows_in: AtomicU64::new(0),
+            rows_in: AtomicU64::new(rows_in),
             aligner: Arc::new(aligner),
             skew,
             producers: AtomicU32::new(0),
@@ -228,6 +265,11 @@ impl EngineShared {
             owner_rows,
             started: Instant::now(),
         }
+    }
+
+    /// Rows of the run before the checkpoint that it went on from.
+    pub(crate) fn base(&self) -> RowTotals {
+        self.restored.as_ref().map(|restored| restored.manifest.rows.clone()).unwrap_or_default()
     }
 
     pub(crate) fn now_us(&self) -> u64 {

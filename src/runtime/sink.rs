@@ -6,7 +6,9 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use arrow::record_batch::RecordBatch;
 
-use crate::error::SinkError;
+use super::report::CheckpointReport;
+use crate::checkpoint::OutputState;
+use crate::error::{CheckpointError, SinkError};
 
 /// Why a row could not be aggregated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -65,6 +67,31 @@ pub trait Sink: Send + Sync {
     fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
         let _ = (reason, rows);
         Ok(())
+    }
+
+    /// In a run over sources, at a checkpoint: all rows before it have been read, and none after, so that what
+    /// was said of them through [`Sink::late`] and [`Sink::rejected`] is complete. Called before
+    /// [`Sink::cut`]; where rows come through handles, it is not called.
+    fn cut_inputs(&self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// At a checkpoint: all results before it have been given, and none after. Answers where each output stands, in
+    /// words of the sink's own, which stand in the checkpoint: a run that goes on from it gives all results
+    /// from there again. Must not wait for long: shards stand still.
+    fn cut(&self) -> Result<Vec<OutputState>, SinkError> {
+        Ok(Vec::new())
+    }
+
+    /// Makes outputs durable up to where they stood at the last [`Sink::cut`], before the checkpoint counts as
+    /// complete. Called on a thread of its own.
+    fn sync(&self) -> Result<(), SinkError> {
+        Ok(())
+    }
+
+    /// A checkpoint was taken, or failed; then the run goes on, and the last one before it is still good.
+    fn checkpointed(&self, outcome: Result<&CheckpointReport, &CheckpointError>) {
+        let _ = outcome;
     }
 }
 

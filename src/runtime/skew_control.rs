@@ -11,8 +11,9 @@ use hashbrown::HashMap;
 
 use super::report::{HotKeyReport, KeyValue};
 use super::sink::lock;
+use crate::checkpoint::HotKeyState;
 use crate::skew::estimate::Merger;
-use crate::skew::hot_set::HotSet;
+use crate::skew::hot_set::{Cause, HotSet};
 use crate::skew::policy::Policy;
 use crate::skew::sketch::{Sketch, Snapshot};
 
@@ -152,6 +153,22 @@ impl SkewControl {
         let (hot, demoted) = (state.policy.hot_keys() as u64, state.policy.demotions());
         let given = state.policy.config().given.len() as u64;
         (hot, (hot + demoted).saturating_sub(given), demoted)
+    }
+
+    /// The keys that are hot, for a checkpoint. Those named beforehand will be named again.
+    pub(crate) fn hot_key_states(&self) -> Vec<HotKeyState> {
+        let state = lock(&self.state);
+        let current = state.policy.current();
+        let found = current.keys().iter().filter(|key| key.cause != Cause::Given);
+        found
+            .map(|key| HotKeyState {
+                hash: key.hash,
+                example: key.example,
+                share: key.share,
+                share_low: key.share_low,
+                share_high: key.share_high,
+            })
+            .collect()
     }
 
     /// All decisions that are remembered, in words and numbers.

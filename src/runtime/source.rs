@@ -23,6 +23,29 @@ pub trait Source: Send + Sync + Debug {
         Vec::new()
     }
 
+    /// Its name, for messages and checkpoints.
+    fn name(&self) -> String {
+        String::new()
+    }
+
+    /// Where reading would have to go on after the units handed out so far, in words of the source's own; none
+    /// if it can only be read from where it is. Asked at a checkpoint, when all units that were handed out are
+    /// finished and nobody takes one.
+    fn position(&self) -> Option<String> {
+        None
+    }
+
+    /// Goes on at a [`Source::position`] that another source of the same input gave; called before anything is
+    /// taken. Units are numbered from 0 again.
+    ///
+    /// # Errors
+    /// If there is no such place.
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        let _ = position;
+        let message = "cannot be read from the middle; start the run anew".to_owned();
+        Err(SourceError { input: self.name(), place: None, message })
+    }
+
     /// Whether the input may fall silent (a pipe), so that idleness applies to it.
     fn is_live(&self) -> bool {
         false

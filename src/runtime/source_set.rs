@@ -10,11 +10,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::align::Aligner;
+use super::barrier::Barriers;
 use super::metrics::InputMetrics;
 use super::sink::lock;
 use super::skew_control::SkewControl;
 use super::source::{Source, Take, Unit};
-use crate::error::SourceError;
+use crate::checkpoint;
+use crate::error::{CheckpointError, SourceError};
 
 /// How far a worker may be ahead of the one that has taken the fewest units: this part of them.
 const AHEAD_SHARE: u64 = 32;
@@ -36,6 +38,8 @@ pub(crate) struct SourceSet {
     state: Mutex<State>,
     /// Rows of each input.
     rows: Vec<AtomicU64>,
+    /// Which barrier is to be passed.
+    barriers: Arc<Barriers>,
 }
 
 /// When workers that are ahead in reading wait for the others: where whoever reads a row may have to
@@ -69,6 +73,9 @@ struct State {
     promised: i64,
     /// Units taken by each worker; `None` once it was told that there are no more.
     taken: Vec<Option<u64>>,
+    /// The last barrier that all have passed, and which workers have come to the next.
+    passed: u64,
+    arrived: Vec<bool>,
 }
 
 #[derive(Debug)]
@@ -101,6 +108,11 @@ pub(crate) struct Taken {
 pub(crate) enum Next {
     Unit(Taken),
     Pending,
+    /// The worker, which has no unit in hand, has come to a barrier, which it must pass next. The last one to
+    /// come there says so ([`SourceSet::complete`]), and until then nobody gets a unit.
+    Barrier {
+        is_last: bool,
+    },
     End,
 }
 
@@ -110,7 +122,7 @@ impl SourceSet {
         out_of_orderness: Option<i64>,
         idle_timeout: Option<Duration>,
         (workers, even): (usize, Even),
-        aligner: Arc<Aligner>,
+        (aligner, barriers): (Arc<Aligner>, Arc<Barriers>),
     ) -> Self {
         for number in 0..sources.len() {
             let joined = aligner.join();
@@ -143,7 +155,10 @@ impl SourceSet {
                 even: false,
                 promised: i64::MIN,
                 taken: vec![Some(0); workers],
+                passed: barriers.wanted(),
+                arrived: vec![false; workers],
             }),
+            barriers,
         }
     }
 
@@ -158,6 +173,9 @@ impl SourceSet {
     /// evenly, and a worker that is ahead of the others waits. Live inputs are read by whoever comes first.
     pub(crate) fn take(&self, worker: usize) -> Result<Next, SourceError> {
         let mut state = lock(&self.state);
+        if self.barriers.wanted() > state.passed {
+            return Ok(self.arrive(&mut state, worker));
+        }
         let even = self.even.is_asked();
         if even && !state.even {
             // What was read before was not to be even, and is no debt.
@@ -212,6 +230,78 @@ impl SourceSet {
         }
         state.taken[worker] = None;
         Ok(Next::End)
+    }
+
+    /// A worker has come to the barrier.
+    fn arrive(&self, state: &mut State, worker: usize) -> Next {
+        if state.arrived[worker] {
+            return Next::Pending;
+        }
+        state.arrived[worker] = true;
+        let workers = state.arrived.iter().zip(&state.taken);
+        let is_last = workers.into_iter().all(|(arrived, taken)| *arrived || taken.is_none());
+        Next::Barrier { is_last }
+    }
+
+    /// All workers have come to the barrier `barrier`, and go on.
+    pub(crate) fn complete(&self) {
+        let mut state = lock(&self.state);
+        state.passed = self.barriers.wanted();
+        state.arrived.fill(false);
+    }
+
+    /// Where all inputs stand, while no unit is in hand.
+    pub(crate) fn positions(&self) -> Vec<checkpoint::InputState> {
+        let state = lock(&self.state);
+        let known = |time: i64| (time != i64::MIN).then_some(time);
+        let inputs = self.sources.iter().zip(&state.inputs);
+        inputs
+            .map(|(source, input)| checkpoint::InputState {
+                name: source.name(),
+                position: source.position(),
+                ended: input.ended,
+                max_time: known(input.max_time),
+                floor: known(input.floor),
+            })
+            .collect()
+    }
+
+    /// Goes on where inputs stood at a checkpoint.
+    ///
+    /// # Errors
+    /// If they are not the same inputs, or one of them cannot be read from there.
+    pub(crate) fn resume(&self, inputs: &[checkpoint::InputState]) -> Result<(), CheckpointError> {
+        if inputs.len() != self.sources.len() {
+            return Err(CheckpointError::OtherJob {
+                what: "number of inputs",
+                saved: inputs.len().to_string(),
+                now: self.sources.len().to_string(),
+            });
+        }
+        let mut state = lock(&self.state);
+        for (number, saved) in inputs.iter().enumerate() {
+            let source = &self.sources[number];
+            if source.name() != saved.name {
+                let (saved, now) = (saved.name.clone(), source.name());
+                return Err(CheckpointError::OtherJob { what: "input", saved, now });
+            }
+            if let Some(position) = &saved.position {
+                source.resume(position).map_err(|e| CheckpointError::Input {
+                    input: saved.name.clone(),
+                    why: e.to_string(),
+                })?;
+            }
+            let input = &mut state.inputs[number];
+            input.max_time = saved.max_time.unwrap_or(i64::MIN);
+            input.floor = saved.floor.unwrap_or(i64::MIN);
+            input.ended = saved.ended && saved.position.is_none();
+            if self.has_time && input.max_time != i64::MIN {
+                let watermark = input.max_time.saturating_sub(self.out_of_orderness);
+                self.aligner.advance(Some(number), watermark.max(input.floor));
+            }
+            self.leave_if_over(&state.inputs[number], number);
+        }
+        Ok(())
     }
 
     fn is_ahead(&self, state: &State, worker: usize) -> bool {

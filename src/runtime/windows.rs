@@ -20,10 +20,14 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
+use arrow::record_batch::RecordBatch;
+
 use super::emit::{Bounds, Give, Results};
 use super::sessions::Sessions;
+use crate::checkpoint::{Section, SectionImage, SectionKind};
 use crate::config::Job;
-use crate::error::RunError;
+use crate::error::{CheckpointError, RunError};
+use crate::state::pane::image::ImageLayout;
 use crate::state::pane::{Pane, Scratch};
 use crate::time::window::{Span, Windows};
 
@@ -348,6 +352,70 @@ impl OpenWindows {
             copy.enter(job, windows.start_of(span.point), &mut part, &mut self.scratch, give)?;
         }
         copy.enter(job, i64::MAX, &mut part, &mut self.scratch, give)
+    }
+}
+
+impl OpenWindows {
+    /// Everything that is kept, as sections of a checkpoint.
+    pub(crate) fn image(&mut self, layout: &ImageLayout) -> Result<Vec<SectionImage>, RunError> {
+        let mut sections = Vec::new();
+        let (job, scratch) = (Arc::clone(&self.job), &mut self.scratch);
+        let mut add = |kind, span: Span, pane: &mut Pane| {
+            if pane.len() == 0 {
+                return Ok(());
+            }
+            let image = pane.image(&job.plan, layout, scratch);
+            let image = image.map_err(|why| CheckpointError::Unsaved(why.to_string()))?;
+            let Span { point, first, last } = span;
+            let rows = image.num_rows() as u64;
+            let section = Section { kind, point, first, last, rows };
+            sections.push(SectionImage { section, image });
+            Ok::<(), CheckpointError>(())
+        };
+        for (span, pane) in &mut self.open {
+            add(SectionKind::Open, *span, pane)?;
+        }
+        for (end, pane) in &mut self.given {
+            add(SectionKind::Given, Span::on_time(*end, *end), pane)?;
+        }
+        if let Some(sessions) = &mut self.sessions {
+            add(SectionKind::Sessions, Span::ALL, sessions.open_mut())?;
+        }
+        Ok(sections)
+    }
+
+    /// Takes rows of a section of a checkpoint in, beside those that are there; says why if they are not what they
+    /// should be.
+    pub(crate) fn restore(
+        &mut self,
+        layout: &ImageLayout,
+        section: &Section,
+        image: &RecordBatch,
+    ) -> Result<(), String> {
+        let job = Arc::clone(&self.job);
+        let new = || Pane::new(&job.keys, &job.plan);
+        let Section { kind, point, first, last, .. } = *section;
+        let pane = match (kind, &mut self.sessions) {
+            (SectionKind::Open, _) => {
+                self.open.entry(Span { point, first, last }).or_insert_with(new)
+            }
+            (SectionKind::Given, _) => self.given.entry(last).or_insert_with(new),
+            (SectionKind::Sessions, Some(sessions)) => sessions.open_mut(),
+            (SectionKind::Sessions, None) => {
+                return Err("it holds sessions, of which the job has none".to_owned());
+            }
+        };
+        let restored = pane.restore(&job.plan, layout, image, &mut self.scratch);
+        restored.map_err(|why| why.to_string())
+    }
+
+    /// Goes on where windows that end at or before `watermark` are closed.
+    pub(crate) fn go_on_at(&mut self, watermark: i64) {
+        self.watermark = watermark;
+        self.len_max = self.len();
+        if let Some(sessions) = &mut self.sessions {
+            sessions.find_first_end();
+        }
     }
 }
 

@@ -142,6 +142,14 @@ impl Feed {
                 Ok(Fed::Worked)
             }
             Next::Pending => Ok(Fed::Pending),
+            Next::Barrier { is_last } => {
+                if is_last {
+                    self.intake.cut_inputs(self.sources.positions(), self.sources.rejected())?;
+                    self.sources.complete();
+                }
+                self.intake.queue_barrier();
+                Ok(Fed::Worked)
+            }
             Next::End => {
                 self.intake.queue_end();
                 self.done = true;

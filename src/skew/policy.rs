@@ -259,6 +259,27 @@ impl Policy {
         })
     }
 
+    /// Goes on with keys that were hot at a checkpoint, `rows_seen` rows into the run: they count as promoted just now,
+    /// and stay hot until there is something to judge them by. Those that this run's settings have no room for, or
+    /// would not promote at their share, are left out.
+    pub fn resume(&mut self, hot: &[Estimate], rows_seen: u64) {
+        if !self.config.adaptive {
+            return;
+        }
+        for estimate in hot {
+            let is_known = self.members.iter().any(|member| member.now.hash == estimate.hash);
+            let Some(cause) = self.config.cause(estimate.share_low).filter(|_| !is_known) else {
+                continue;
+            };
+            if self.members.len() < self.config.hot_keys_max {
+                let salts = self.config.salts(estimate.share);
+                self.members.push(Member::new(estimate, rows_seen, salts, cause));
+                self.changed_at = Some(rows_seen);
+            }
+        }
+        self.epoch += 1;
+    }
+
     /// The settings in force.
     pub fn config(&self) -> &PolicyConfig {
         &self.config

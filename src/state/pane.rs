@@ -20,7 +20,7 @@ use crate::key::batch::KeyBatch;
 use crate::key::encode::KeyEncoder;
 
 mod corrections;
-pub(crate) mod saved_rows;
+pub(crate) mod image;
 pub(crate) mod sessions;
 
 /// Keys and aggregates of one window.

@@ -391,6 +391,24 @@ impl Table {
         TableKeys { table: self, ids }
     }
 
+    /// Shows the bytes of a row's key, `None` for NULL; for byte keys.
+    fn visit_key(&self, id: u32, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        let row = self.rows.row(id);
+        let len = key_len(row[0]);
+        if row[0] == NULL_BYTES {
+            visit(None);
+        } else if len <= INLINE_BYTES {
+            visit(Some(&short_bytes(row[0], row[1])[..len]));
+        } else {
+            visit(Some(self.arena.get(row[1], len)));
+        }
+    }
+
+    /// The keys of these rows, in this order, to be decoded.
+    pub(crate) fn listed_keys<'a>(&'a self, ids: &'a [u32]) -> ListedKeys<'a> {
+        ListedKeys { table: self, ids }
+    }
+
     /// Writes the keys of the rows `ids` as a batch, hashes included, so that they can be looked up in
     /// another table: how a partial finds its owner's row. `hash` gives the hash of a key's words.
     pub(crate) fn export_keys(&self, ids: Range<u32>, out: &mut KeyBatch) {
@@ -434,6 +452,29 @@ impl Table {
     }
 }
 
+/// Keys of rows of a table, in any order.
+#[derive(Debug)]
+pub(crate) struct ListedKeys<'a> {
+    table: &'a Table,
+    ids: &'a [u32],
+}
+
+impl DecodeKeys for ListedKeys<'_> {
+    fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
+        let words = self.ids.iter().map(|id| self.table.rows.row(*id)[0]).collect();
+        let null = self.table.null_row;
+        (words, null.map(|null| self.ids.iter().map(|id| *id != null).collect()))
+    }
+
+    fn bytes(&self, k: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
+        self.table.visit_key(self.ids[k], visit);
+    }
+}
+
 /// Keys of some rows of a table.
 #[derive(Debug)]
 pub(crate) struct TableKeys<'a> {
@@ -453,15 +494,7 @@ impl DecodeKeys for TableKeys<'_> {
     }
 
     fn bytes(&self, k: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
-        let row = self.table.rows.row(self.id(k));
-        let len = key_len(row[0]);
-        if row[0] == NULL_BYTES {
-            visit(None);
-        } else if len <= INLINE_BYTES {
-            visit(Some(&short_bytes(row[0], row[1])[..len]));
-        } else {
-            visit(Some(self.table.arena.get(row[1], len)));
-        }
+        self.table.visit_key(self.id(k), visit);
     }
 }
 

@@ -85,6 +85,11 @@ impl Watermark {
         self.missed = missed;
     }
 
+    /// The largest event time so far, and what else was promised: what [`Watermark::continue_at`] takes.
+    pub(crate) fn state(&self) -> (i64, i64) {
+        (self.max_time, self.promised.max(self.missed))
+    }
+
     /// Why a row is late that is so from the watermark `closed_at` on, which has been reached.
     pub(crate) fn why_late(&self, closed_at: i64) -> Lateness {
         if self.of_rows() >= closed_at {

@@ -1,0 +1,236 @@
+//! A pane as columns: what a checkpoint keeps of it, and how it comes back.
+//!
+//! One row for each key, sorted by key group: the key group, the key columns, the words of the key's row, and for
+//! each accumulator that keeps something beside its words, that as bytes. So a reader that wants some key
+//! groups wants a slice, and any tool that reads Arrow can look inside. Neither index nor hashes are kept:
+//! they follow from the keys.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, LargeBinaryArray, UInt16Array, UInt64Array};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt16Type, UInt64Type};
+use arrow::record_batch::{RecordBatch, RecordBatchOptions};
+
+use super::{LOOKUP_ROWS, Pane, Scratch};
+use crate::aggregate::plan::Plan;
+use crate::aggregate::{Damaged, Side, Unsaved};
+use crate::kernel::Isa;
+use crate::key::batch::KeyBatch;
+use crate::key::encode::KeyEncoder;
+use crate::key::group::key_group;
+
+/// Name of the column of key groups.
+pub(crate) const GROUP: &str = "key_group";
+
+/// How panes of one job are laid out as columns.
+#[derive(Debug, Clone)]
+pub(crate) struct ImageLayout {
+    schema: SchemaRef,
+    /// Reads the key columns back.
+    keys: KeyEncoder,
+    /// Words of a row behind the key.
+    words: usize,
+    /// For each accumulator with something beside its words, which one it is.
+    sides: Vec<usize>,
+    max_parallelism: u32,
+}
+
+impl ImageLayout {
+    /// The layout for panes of these keys and this plan.
+    pub(crate) fn new(keys: &KeyEncoder, plan: &Plan, max_parallelism: u32) -> Self {
+        let mut fields = vec![Field::new(GROUP, DataType::UInt16, false)];
+        let columns = 1..=keys.fields().len();
+        fields.extend(keys.fields().iter().map(|field| {
+            Field::new(format!("key:{}", field.name()), field.data_type().clone(), true)
+        }));
+        fields.extend(
+            (0..plan.words).map(|word| Field::new(format!("word:{word}"), DataType::UInt64, false)),
+        );
+        let sides = (0..plan.accumulators.len())
+            .filter(|i| !matches!(plan.accumulators[*i].accumulator.new_side(), Side::None))
+            .collect::<Vec<_>>();
+        fields.extend(sides.iter().map(|accumulator| {
+            Field::new(format!("beside:{accumulator}"), DataType::LargeBinary, true)
+        }));
+        let schema = SchemaRef::new(Schema::new(fields));
+        let keys = KeyEncoder::new(&schema, columns.collect()).expect("the types of keys");
+        Self { schema, keys, words: plan.words, sides, max_parallelism }
+    }
+
+    /// The columns.
+    pub(crate) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn group_of(&self, hash: u64) -> u16 {
+        key_group(hash, self.max_parallelism)
+    }
+
+    fn words<'a>(&self, image: &'a RecordBatch) -> Vec<&'a [u64]> {
+        let first = 1 + self.keys.fields().len();
+        let columns = &image.columns()[first..first + self.words];
+        columns.iter().map(|column| &column.as_primitive::<UInt64Type>().values()[..]).collect()
+    }
+
+    fn beside<'a>(
+        &self,
+        image: &'a RecordBatch,
+        accumulator: usize,
+    ) -> Option<&'a LargeBinaryArray> {
+        let place = self.sides.iter().position(|side| *side == accumulator)?;
+        Some(image.column(1 + self.keys.fields().len() + self.words + place).as_binary())
+    }
+}
+
+/// The rows of an image, sorted by key group, that belong to these groups.
+pub(crate) fn rows_of_groups(
+    image: &RecordBatch,
+    groups: &std::ops::RangeInclusive<u16>,
+) -> std::ops::Range<usize> {
+    let column = image.column(0).as_primitive::<UInt16Type>().values();
+    let start = column.partition_point(|group| group < groups.start());
+    start..column.partition_point(|group| group <= groups.end()).max(start)
+}
+
+impl Pane {
+    /// All keys and states as columns of `layout`.
+    ///
+    /// # Errors
+    /// If an accumulator's state cannot be saved.
+    pub(crate) fn image(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        scratch: &mut Scratch,
+    ) -> Result<RecordBatch, Unsaved> {
+        let len = u32::try_from(self.len()).expect("row ids are 32 bits");
+        self.table.export_keys(0..len, &mut scratch.keys);
+        let groups = scratch.keys.hashes.iter().map(|hash| layout.group_of(*hash));
+        let groups = groups.collect::<Vec<_>>();
+        let order = by_group(&groups, layout.max_parallelism);
+        let sorted = order.iter().map(|id| groups[*id as usize]);
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt16Array::from_iter_values(sorted))];
+        columns.extend(layout.keys.decode(&self.table.listed_keys(&order)));
+        let width = self.table.width();
+        let mut words = vec![Vec::with_capacity(order.len()); layout.words];
+        for id in &order {
+            let row = &self.table.row(*id)[width..];
+            for (column, word) in words.iter_mut().zip(row) {
+                column.push(*word);
+            }
+        }
+        columns.extend(words.into_iter().map(|word| Arc::new(UInt64Array::from(word)) as ArrayRef));
+        scratch.ptrs.clear();
+        scratch.ptrs.extend(order.iter().map(|id| self.table.rows_mut().ptr(*id)));
+        let rows = self.table.rows_mut().rows(&scratch.ptrs);
+        for accumulator in &layout.sides {
+            let placed = &plan.accumulators[*accumulator];
+            let side = &self.sides[*accumulator];
+            let saved = placed.accumulator.save(&rows, width + placed.offset, side)?;
+            columns
+                .push(Arc::new(saved.unwrap_or_else(|| LargeBinaryArray::new_null(order.len()))));
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
+        let schema = Arc::clone(&layout.schema);
+        Ok(RecordBatch::try_new_with_options(schema, columns, &options)
+            .expect("columns of the layout's types, of one length"))
+    }
+
+    /// Takes the keys and states of an image, or of a slice of one, into this pane, which has none of these keys: each
+    /// key is in one shard, so the images of many shards go into one pane without being merged (which would not
+    /// do for everything: a count of corrections belongs to a key, not to its rows).
+    ///
+    /// # Errors
+    /// If that is not what [`Pane::image`] gives. What the pane holds then is of no use.
+    pub(crate) fn restore(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        image: &RecordBatch,
+        scratch: &mut Scratch,
+    ) -> Result<(), Damaged> {
+        let before = self.len();
+        if image.schema_ref().fields() != layout.schema.fields() {
+            return Err(damaged("other columns"));
+        }
+        for start in (0..image.num_rows()).step_by(LOOKUP_ROWS) {
+            let rows = LOOKUP_ROWS.min(image.num_rows() - start);
+            self.restore_piece(plan, layout, &image.slice(start, rows), scratch)?;
+        }
+        if self.len() != before + image.num_rows() {
+            return Err(damaged("a key twice"));
+        }
+        Ok(())
+    }
+
+    fn restore_piece(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        image: &RecordBatch,
+        scratch: &mut Scratch,
+    ) -> Result<(), Damaged> {
+        encode(layout, image, plan.isa, &mut scratch.keys)?;
+        let groups = image.column(0).as_primitive::<UInt16Type>().values();
+        let right = scratch.keys.hashes.iter().map(|hash| layout.group_of(*hash));
+        if !right.eq(groups.iter().copied()) {
+            return Err(damaged("a key in another group"));
+        }
+        let count = u32::try_from(image.num_rows()).expect("a piece is short");
+        scratch.selection.clear();
+        scratch.selection.extend(0..count);
+        self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
+        let width = self.table.width();
+        let columns = layout.words(image);
+        let mut rows = self.table.rows_mut().rows(&scratch.ptrs);
+        rows.for_each(width, layout.words, |k, words| {
+            for (word, column) in words.iter_mut().zip(&columns) {
+                *word = column[k];
+            }
+        });
+        for (i, (placed, side)) in plan.accumulators.iter().zip(&mut self.sides).enumerate() {
+            let beside = layout.beside(image, i);
+            let (one, offset) = (&placed.accumulator, width + placed.offset);
+            one.restore(&mut rows, offset, side, beside)?;
+        }
+        Ok(())
+    }
+}
+
+fn damaged(found: impl Into<String>) -> Damaged {
+    Damaged {
+        row: None,
+        expected: "keys of a pane, each once, in their groups".to_owned(),
+        found: found.into(),
+    }
+}
+
+/// The keys of an image, hashed.
+fn encode(
+    layout: &ImageLayout,
+    image: &RecordBatch,
+    isa: Isa,
+    out: &mut KeyBatch,
+) -> Result<(), Damaged> {
+    layout.keys.encode(image, out).map_err(|e| damaged(e.to_string()))?;
+    out.hash_all(isa);
+    Ok(())
+}
+
+/// The ids `0 .. groups.len()`, sorted by their key group: a counting sort.
+fn by_group(groups: &[u16], max_parallelism: u32) -> Vec<u32> {
+    let mut next = vec![0_u32; max_parallelism as usize + 1];
+    for group in groups {
+        next[usize::from(*group) + 1] += 1;
+    }
+    for group in 1..next.len() {
+        next[group] += next[group - 1];
+    }
+    let mut order = vec![0; groups.len()];
+    for (id, group) in (0..).zip(groups) {
+        let place = &mut next[usize::from(*group)];
+        order[*place as usize] = id;
+        *place += 1;
+    }
+    order
+}
