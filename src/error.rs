@@ -123,13 +123,8 @@ pub enum CheckpointError {
         now: String,
     },
     /// An input is not there any more as it was.
-    #[error("{input}: {why}")]
-    Input {
-        /// Which one.
-        input: String,
-        /// What is wrong, and what to do.
-        why: String,
-    },
+    #[error("{0}")]
+    Input(String),
     /// This job's state cannot be saved.
     #[error("{0}")]
     Unsaved(String),

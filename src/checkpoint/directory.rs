@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use super::manifest::{Manifest, Section};
+use super::manifest::{FORMAT, Manifest, Section};
 use super::state_file::{self, OpenState, SectionImage};
 use crate::error::CheckpointError;
 
@@ -126,6 +126,30 @@ impl CheckpointDir {
         }
         written.map_err(explain)?;
         Ok(manifest)
+    }
+
+    /// Notes that the run has ended and its outputs are complete, so that there is nothing to go on with: the last
+    /// checkpoint is followed by one without state.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn finish(&self, rows_in: u64) -> Result<(), CheckpointError> {
+        let id = self.next_id()?;
+        let mut manifest = match self.newest()? {
+            Some(newest) => newest.manifest,
+            None => Manifest {
+                format: FORMAT,
+                saltmill: env!("CARGO_PKG_VERSION").to_owned(),
+                ..Manifest::default()
+            },
+        };
+        manifest.finished = true;
+        manifest.id = id;
+        manifest.rows.rows_in = rows_in;
+        manifest.files = Vec::new();
+        let none = SchemaRef::new(arrow::datatypes::Schema::empty());
+        self.write(manifest, &none, Vec::new())?;
+        self.prune(1)
     }
 
     /// Removes all checkpoints but the newest `keep`.

@@ -17,7 +17,7 @@ const KEY_GROUP_FUNCTION: &str = "saltmill-1";
 const SUM_MARK: &str = "crc32 ";
 
 /// What a checkpoint is of. Times are in the unit of the job's event-time column.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the layout.
     pub format: u32,
@@ -48,7 +48,7 @@ pub struct Manifest {
 }
 
 /// What decides on the layout and meaning of state.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobState {
     /// The function from keys to key groups.
     pub key_groups: String,
@@ -84,7 +84,7 @@ pub struct RowTotals {
 }
 
 /// How far time has come.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeState {
     /// Windows that end at or before this are closed in all shards; none: the beginning of time.
     pub passed: Option<i64>,

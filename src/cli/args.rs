@@ -118,6 +118,47 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub(super) rejected: Option<PathBuf>,
 
+    /// Keep checkpoints in a directory, so that the run can go on after a crash
+    ///
+    /// The directory is made if needed, and belongs to one run at a time. A checkpoint holds the state, where each input
+    /// stands, and how far each output file was written; --resume cuts the files there and goes on, so that each
+    /// result is in them once. Results on standard output since the last checkpoint come again. Parquet and Arrow files,
+    /// and ordered ones, are written when the run has ended. Ctrl-C takes a checkpoint and stops.
+    /// Example: --checkpoint-dir state --checkpoint-every 10s
+    #[arg(long, value_name = "DIR", help_heading = "Checkpoints")]
+    pub(super) checkpoint_dir: Option<PathBuf>,
+
+    /// How often a checkpoint is taken
+    ///
+    /// Example: --checkpoint-every 30s
+    #[arg(
+        long,
+        value_name = "D",
+        default_value = "10s",
+        requires = "checkpoint_dir",
+        help_heading = "Checkpoints"
+    )]
+    pub(super) checkpoint_every: String,
+
+    /// How many checkpoints are kept
+    ///
+    /// Example: --checkpoint-keep 5
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2,
+        requires = "checkpoint_dir",
+        help_heading = "Checkpoints"
+    )]
+    pub(super) checkpoint_keep: usize,
+
+    /// Go on from the newest checkpoint in the directory, if there is one
+    ///
+    /// With the same keys, windows and aggregates, and any number of workers. Files are read on from where they were;
+    /// standard input too, if it is a file. Example: --checkpoint-dir state --resume
+    #[arg(long, requires = "checkpoint_dir", help_heading = "Checkpoints")]
+    pub(super) resume: bool,
+
     /// Show how the run goes
     ///
     /// On a terminal a picture that changes: shards, hot keys, throughput, alerts; elsewhere a line a second on

@@ -93,6 +93,18 @@ impl Source for Interruptible {
         self.source.rejected()
     }
 
+    fn name(&self) -> String {
+        self.source.name()
+    }
+
+    fn position(&self) -> Option<String> {
+        self.source.position()
+    }
+
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        self.source.resume(position)
+    }
+
     fn is_live(&self) -> bool {
         self.source.is_live()
     }

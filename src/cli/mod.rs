@@ -26,6 +26,8 @@ mod watch;
 mod interrupt;
 mod bar;
 mod order;
+mod rows_out;
+mod checkpoints;
 mod sink;
 mod stats;
 mod warning;

@@ -5,16 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::args::{ProgressMode, RunArgs};
 use super::bar::{Bar, Measure, State};
+use super::checkpoints::{Ended, RunCheckpoints};
 use super::interrupt::{Interrupt, Interruptible};
 use super::options::JobOptions;
 use super::order::Ordered;
+use super::rows_out::RowsFile;
 use super::sink::{OutputSink, Outputs, RejectFile};
 use super::stats::StatsFile;
 use super::watch::{self, Watch};
-use super::{Failure, metrics, outputs, warning};
+use super::{Failure, metrics, outputs, tell, warning};
 use crate::config::Job;
 use crate::error::ConfigError;
-use crate::io::{Inputs, OutputFormat, RejectLog, open, open_writer};
+use crate::io::{Inputs, OutputFormat, RejectLog, open};
 use crate::runtime::engine::Engine;
 
 pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
@@ -35,23 +37,44 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     watch::check(args)?;
     let mut server = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let interrupt = Interrupt::listen();
+    let mut checkpoints = RunCheckpoints::open(args)?;
+    if checkpoints.as_ref().and_then(RunCheckpoints::manifest).is_some_and(|one| one.finished) {
+        tell("the run had ended, and its outputs are complete; nothing is left to do");
+        return Ok(());
+    }
     let rejects = match &args.rejected {
-        Some(path) => Arc::new(RejectLog::create(path)?),
+        Some(path) => {
+            Arc::new(RejectLog::go_on(path, Outputs::rejected_length(checkpoints.as_ref())?)?)
+        }
         None => Arc::default(),
     };
     let read = options.read_options(args.late.is_some(), Arc::clone(&rejects));
     let inputs = open(&options.inputs, &read)?;
     let job = options.job(&inputs.schema)?;
     warning::uneven_groups(&job);
-    let target = Target { args, options: &options, format, rejects: &rejects };
+    let checkpoint = checkpoints.as_ref();
+    let target = Target { args, options: &options, format, rejects: &rejects, checkpoint };
     let outputs = Arc::new(target.open(&inputs, &job)?);
     let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
 
     let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let bar = bar(args, &inputs, &outputs, &rows);
-    let sources = Interruptible::wrap(inputs.sources, &interrupt, &rows, &cut);
+    if let Some(checkpoints) = &checkpoints {
+        checkpoints.tell(&inputs.sources);
+    }
+    // With checkpoints Ctrl-C takes one, and ends no input.
+    let ends_inputs = if checkpoints.is_some() { Interrupt::default() } else { interrupt.clone() };
+    let sources = Interruptible::wrap(inputs.sources, &ends_inputs, &rows, &cut);
     interrupt.begin();
-    let run = Engine::start_on(job, sources, OutputSink(Arc::clone(&outputs)));
+    let mut engine = Engine::builder(job).sources(sources);
+    if let Some(checkpoints) = &mut checkpoints {
+        let (checkpoints, from) = checkpoints.parts();
+        engine = engine.checkpoints(checkpoints);
+        if let Some(from) = from {
+            engine = engine.restore(from);
+        }
+    }
+    let run = engine.start(OutputSink(Arc::clone(&outputs)));
     if let (Ok(engine), Some(server)) = (&run, &mut server) {
         metrics::serve(server, engine);
     }
@@ -59,16 +82,23 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         Ok(engine) if args.watch => Some(Watch::start(engine)?),
         _ => None,
     };
-    let finished = run.and_then(Engine::finish);
+    let finished = match &checkpoints {
+        Some(_) => run.and_then(|engine| RunCheckpoints::wait(engine, &interrupt)),
+        None => run.and_then(Engine::finish).map(|report| Ended::Finished(Box::new(report))),
+    };
     drop((bar, watch, server));
     let report = match finished {
-        Ok(report) => report,
+        Ok(Ended::Finished(report)) => report,
+        Ok(Ended::Stopped) => return Ok(()),
         Err(error) => {
             outputs.abandon();
             return Err(error.into());
         }
     };
     outputs.finish()?;
+    if let Some(checkpoints) = &checkpoints {
+        checkpoints.finish(&report)?;
+    }
     let interrupted = cut.load(Ordering::Relaxed);
     if interrupted {
         warning::interrupted(&report);
@@ -87,16 +117,18 @@ struct Target<'a> {
     options: &'a JobOptions,
     format: OutputFormat,
     rejects: &'a Arc<RejectLog>,
+    checkpoint: Option<&'a RunCheckpoints>,
 }
 
 impl Target<'_> {
     /// Opens all outputs; called once nothing but the run itself can go wrong.
     fn open(&self, inputs: &Inputs, job: &Job) -> Result<Outputs, Failure> {
-        let writer = open_writer(self.args.output.as_deref(), self.format, job.output_schema())?;
+        let (path, schema) = (self.args.output.clone(), Arc::clone(job.output_schema()));
+        let file = RowsFile { path, format: self.format, schema };
         let ordered = self.args.ordered.then(|| Ordered::new(job)).transpose()?;
-        let mut outputs = Outputs::new(writer, ordered);
+        let mut outputs = Outputs::new(file, ordered, self.checkpoint)?;
         if let Some(path) = &self.args.late {
-            outputs.keep_late(path, &inputs.schema)?;
+            outputs.keep_late(path, &inputs.schema, self.checkpoint)?;
         }
         if self.args.rejected.is_some() {
             let input = match &self.options.inputs[..] {

@@ -72,6 +72,23 @@ pub(crate) fn guarded<T>(
     })
 }
 
+/// A position among so many parts of an input, out of a checkpoint.
+pub(crate) fn place(
+    input: &str,
+    position: &str,
+    parts: u64,
+    what: &str,
+) -> Result<u64, SourceError> {
+    let place = position.parse::<u64>().ok().filter(|place| *place <= parts);
+    place.ok_or_else(|| SourceError {
+        input: input.to_owned(),
+        place: None,
+        message: format!(
+            "has {parts} {what}, but the checkpoint was taken behind {position}; is it the same file?"
+        ),
+    })
+}
+
 /// One decoded batch, handed out in slices.
 #[derive(Debug)]
 pub(crate) struct BatchUnit {

@@ -168,6 +168,11 @@ pub enum OutputFormat {
 }
 
 impl OutputFormat {
+    /// Whether it is text that can be appended to row by row.
+    pub fn is_text(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv | Self::Ndjson)
+    }
+
     /// Understands the names of [`Format::parse`] and `table`.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         if text.eq_ignore_ascii_case("table") {

@@ -14,7 +14,7 @@ use arrow::ipc::reader::{FileDecoder, StreamReader};
 
 use crate::checkpoint::mapped::{self, MappedIpc};
 use crate::error::SourceError;
-use crate::io::columnar::{BatchUnit, Projection, guarded};
+use crate::io::columnar::{self, BatchUnit, Projection, guarded};
 use crate::io::feed::{Feed, Polled, Stop, error};
 use crate::io::progress::Progress;
 use crate::runtime::source::{Source, Take, Unit};
@@ -59,7 +59,11 @@ impl IpcInput {
         )?;
         progress.expect(Some((0..self.file.len()).map(|i| self.file.bytes_of(i)).sum()));
         let shared = Shared { input: self, decoder, projection, batch_rows, progress };
-        Ok(IpcSource { shared: Arc::new(shared), next: AtomicU64::new(0) })
+        Ok(IpcSource {
+            shared: Arc::new(shared),
+            next: AtomicU64::new(0),
+            first: AtomicU64::new(0),
+        })
     }
 }
 
@@ -90,6 +94,8 @@ impl Shared {
 pub(crate) struct IpcSource {
     shared: Arc<Shared>,
     next: AtomicU64,
+    /// The first batch that is a unit.
+    first: AtomicU64,
 }
 
 impl Source for IpcSource {
@@ -98,9 +104,28 @@ impl Source for IpcSource {
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
             (next < count).then_some(next + 1)
         });
-        let Ok(ticket) = taken else { return Ok(Take::End) };
+        let Ok(block) = taken else { return Ok(Take::End) };
         let shared = Arc::clone(&self.shared);
-        Ok(Take::Unit(Box::new(IpcUnit { shared, ticket, decoded: None })))
+        let ticket = block - self.first.load(Ordering::Relaxed);
+        Ok(Take::Unit(Box::new(IpcUnit { shared, ticket, block, decoded: None })))
+    }
+
+    fn name(&self) -> String {
+        self.shared.input.name.clone()
+    }
+
+    /// Record batches.
+    fn position(&self) -> Option<String> {
+        Some(self.next.load(Ordering::Relaxed).to_string())
+    }
+
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        let input = &self.shared.input;
+        let batches = input.file.len() as u64;
+        let next = columnar::place(&input.name, position, batches, "record batches")?;
+        self.first.store(next, Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -109,6 +134,7 @@ impl Source for IpcSource {
 struct IpcUnit {
     shared: Arc<Shared>,
     ticket: u64,
+    block: u64,
     decoded: Option<BatchUnit>,
 }
 
@@ -116,7 +142,7 @@ impl IpcUnit {
     fn decoded(&mut self) -> Result<&mut BatchUnit, SourceError> {
         if self.decoded.is_none() {
             let shared = &self.shared;
-            let index = usize::try_from(self.ticket).unwrap_or(usize::MAX);
+            let index = usize::try_from(self.block).unwrap_or(usize::MAX);
             let batch = shared.decode(index)?;
             let bytes = shared.input.file.bytes_of(index);
             let progress = Some((Arc::clone(&shared.progress), bytes));
@@ -146,6 +172,7 @@ impl Unit for IpcUnit {
 pub(crate) struct IpcStream {
     name: String,
     live: bool,
+    is_file: bool,
     reader: StreamReader<BufReader<Box<dyn Read + Send>>>,
 }
 
@@ -159,14 +186,14 @@ impl IpcStream {
     pub(crate) fn open(
         name: &str,
         reader: Box<dyn Read + Send>,
-        live: bool,
+        (live, is_file): (bool, bool),
     ) -> Result<Self, SourceError> {
         let reader = guarded(
             name,
             || "schema".to_owned(),
             || StreamReader::try_new(BufReader::new(reader), None).map_err(|e| e.to_string()),
         )?;
-        Ok(Self { name: name.to_owned(), live, reader })
+        Ok(Self { name: name.to_owned(), live, is_file, reader })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -183,7 +210,7 @@ impl IpcStream {
         batch_rows: usize,
     ) -> Result<IpcStreamSource, SourceError> {
         let time = projection.time.map(|(index, _)| index);
-        let (name, live, mut reader) = (self.name, self.live, self.reader);
+        let (name, live, is_file, mut reader) = (self.name, self.live, self.is_file, self.reader);
         let input = name.clone();
         let feed = Feed::start(&input, AHEAD, move |out| {
             for ticket in 0_u64.. {
@@ -202,29 +229,59 @@ impl IpcStream {
             }
             Ok::<(), Stop>(())
         })?;
-        Ok(IpcStreamSource { feed, live, time, batch_rows })
+        let (first, next) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(IpcStreamSource { input, feed, live, is_file, time, batch_rows, first, next })
     }
 }
 
 /// An IPC stream, read by a thread of its own.
 #[derive(Debug)]
 pub(crate) struct IpcStreamSource {
+    input: String,
     feed: Feed<(u64, RecordBatch)>,
     live: bool,
+    is_file: bool,
     time: Option<usize>,
     batch_rows: usize,
+    /// The first batch that is a unit, and the next.
+    first: AtomicU64,
+    next: AtomicU64,
 }
 
 impl Source for IpcStreamSource {
     fn take(&self) -> Result<Take, SourceError> {
         Ok(match self.feed.poll()? {
             Polled::Item((ticket, batch)) => {
+                self.next.store(ticket + 1, Ordering::Relaxed);
+                let ticket = ticket - self.first.load(Ordering::Relaxed);
                 let unit = BatchUnit::new(ticket, batch, self.time, self.batch_rows, None);
                 Take::Unit(Box::new(unit))
             }
             Polled::Pending => Take::Pending,
             Polled::End => Take::End,
         })
+    }
+
+    fn name(&self) -> String {
+        self.input.clone()
+    }
+
+    /// Record batches.
+    fn position(&self) -> Option<String> {
+        self.is_file.then(|| self.next.load(Ordering::Relaxed).to_string())
+    }
+
+    /// Reads up to there again: a stream has no index.
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        let next = columnar::place(&self.input, position, u64::MAX, "record batches")?;
+        for before in 0..next {
+            if !matches!(self.feed.wait(None)?, Polled::Item(_)) {
+                columnar::place(&self.input, position, before, "record batches")?;
+            }
+        }
+        self.first.store(next, Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
+        Ok(())
     }
 
     fn is_live(&self) -> bool {

@@ -12,6 +12,7 @@
 mod format;
 mod progress;
 mod target;
+mod cut;
 mod reject;
 mod feed;
 pub(crate) mod time;
@@ -25,6 +26,7 @@ mod open;
 mod write;
 mod generate;
 
+pub use self::cut::{CutText, Spool};
 pub use self::format::{Compression, Format, InputSpec, OutputFormat};
 pub use self::generate::{Distribution, GenerateOptions, KeyType, StreamGenerator, parse_count};
 pub use self::open::{Inputs, IoError, ReadOptions, TimeColumn, Wanted, open};

@@ -172,7 +172,7 @@ impl Opener<'_> {
                 }
                 self.progress.expect(known_len);
                 let reader = Box::new(self.counted(file));
-                Opened::Stream(IpcStream::open(&name, reader, !is_regular)?)
+                Opened::Stream(IpcStream::open(&name, reader, (!is_regular, is_regular))?)
             }
             text => {
                 self.progress.expect(known_len);
@@ -188,7 +188,7 @@ impl Opener<'_> {
                 };
                 let anywhere = anywhere.filter(|_| compression == Compression::None);
                 let reader = decompressed(&name, Box::new(reader), compression)?;
-                self.text(&name, reader, text, !is_regular, anywhere)?
+                self.text(&name, reader, text, (!is_regular, is_regular), anywhere)?
             }
         };
         Ok(opened)
@@ -208,10 +208,15 @@ impl Opener<'_> {
             Format::Arrow if head.starts_with(ipc::MAGIC) => {
                 Ok(Opened::Ipc(IpcInput::open(&name, &spooled(&name, reader)?)?))
             }
-            Format::Arrow => Ok(Opened::Stream(IpcStream::open(&name, Box::new(reader), true)?)),
+            Format::Arrow => Ok(Opened::Stream(IpcStream::open(
+                &name,
+                Box::new(reader),
+                (true, stdin_is_file()),
+            )?)),
             text => {
                 let reader = decompressed(&name, Box::new(reader), compression)?;
-                self.text(&name, reader, text, true, None)
+                let is_file = stdin_is_file();
+                self.text(&name, reader, text, (true, is_file), None)
             }
         }
     }
@@ -221,7 +226,7 @@ impl Opener<'_> {
         name: &str,
         reader: Box<dyn Read + Send>,
         format: Format,
-        live: bool,
+        (live, is_file): (bool, bool),
         anywhere: Option<(File, u64)>,
     ) -> Result<Opened, IoError> {
         let dialect = match format {
@@ -239,6 +244,7 @@ impl Opener<'_> {
             name,
             dialect,
             live,
+            is_file,
             chunk_bytes: options.chunk_bytes,
             ahead: (AHEAD_ALL / self.count).clamp(1, 8),
             sample_bytes: (SAMPLE_BYTES_ALL / self.count).clamp(256 << 10, 4 << 20),
@@ -345,6 +351,13 @@ fn open_file(path: &Path, name: &str) -> Result<(File, Metadata), SourceError> {
         return Err(error(name, message));
     }
     Ok((File::open(path).map_err(explain)?, metadata))
+}
+
+/// Whether standard input is a file, which begins anew when the program is started anew.
+fn stdin_is_file() -> bool {
+    use std::os::fd::AsFd;
+    let file = io::stdin().as_fd().try_clone_to_owned().map(File::from);
+    file.and_then(|file| file.metadata()).is_ok_and(|metadata| metadata.is_file())
 }
 
 fn begins_with_magic(file: &File) -> bool {

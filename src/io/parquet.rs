@@ -23,7 +23,7 @@ use parquet::errors::{ParquetError, Result as ParquetResult};
 use parquet::file::reader::{ChunkReader, Length};
 
 use crate::error::SourceError;
-use crate::io::columnar::{Projection, guarded};
+use crate::io::columnar::{self, Projection, guarded};
 use crate::io::feed::error;
 use crate::io::progress::Progress;
 use crate::io::time;
@@ -118,7 +118,12 @@ impl ParquetInput {
         let groups = self.metadata.metadata().num_row_groups();
         let shared = Shared { input: self, projection, batch_rows, progress: Arc::clone(progress) };
         progress.expect(Some((0..groups).map(|g| shared.bytes_of(g)).sum()));
-        ParquetSource { shared: Arc::new(shared), next: AtomicU64::new(0), groups: groups as u64 }
+        ParquetSource {
+            shared: Arc::new(shared),
+            next: AtomicU64::new(0),
+            first: AtomicU64::new(0),
+            groups: groups as u64,
+        }
     }
 }
 
@@ -135,6 +140,8 @@ struct Shared {
 pub(crate) struct ParquetSource {
     shared: Arc<Shared>,
     next: AtomicU64,
+    /// The first row group that is a unit.
+    first: AtomicU64,
     groups: u64,
 }
 
@@ -144,9 +151,32 @@ impl Source for ParquetSource {
         let taken = self.next.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
             (next < self.groups).then_some(next + 1)
         });
-        let Ok(ticket) = taken else { return Ok(Take::End) };
+        let Ok(group) = taken else { return Ok(Take::End) };
         let shared = Arc::clone(&self.shared);
-        Ok(Take::Unit(Box::new(RowGroupUnit { shared, ticket, reader: None, is_done: false })))
+        let ticket = group - self.first.load(Ordering::Relaxed);
+        Ok(Take::Unit(Box::new(RowGroupUnit {
+            shared,
+            ticket,
+            group,
+            reader: None,
+            is_done: false,
+        })))
+    }
+
+    fn name(&self) -> String {
+        self.shared.input.name.clone()
+    }
+
+    /// Row groups.
+    fn position(&self) -> Option<String> {
+        Some(self.next.load(Ordering::Relaxed).to_string())
+    }
+
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        let next = columnar::place(&self.shared.input.name, position, self.groups, "row groups")?;
+        self.first.store(next, Ordering::Relaxed);
+        self.next.store(next, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -207,6 +237,7 @@ impl Shared {
 struct RowGroupUnit {
     shared: Arc<Shared>,
     ticket: u64,
+    group: u64,
     reader: Option<ParquetRecordBatchReader>,
     is_done: bool,
 }
@@ -219,7 +250,7 @@ impl std::fmt::Debug for RowGroupUnit {
 
 impl RowGroupUnit {
     fn group(&self) -> usize {
-        usize::try_from(self.ticket).unwrap_or(usize::MAX)
+        usize::try_from(self.group).unwrap_or(usize::MAX)
     }
 }
 

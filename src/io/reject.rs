@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::error::SinkError;
+use crate::io::cut::SharedTarget;
 use crate::io::format::Compression;
 use crate::io::target::Target;
 
@@ -121,7 +122,8 @@ pub struct RejectLog {
 struct Kept {
     name: String,
     /// None once the file is complete.
-    rows: Option<csv::Writer<Target>>,
+    rows: Option<csv::Writer<SharedTarget>>,
+    target: SharedTarget,
     failure: Option<SinkError>,
 }
 
@@ -142,12 +144,20 @@ impl RejectLog {
     /// Also keeps every rejected row in a csv file with the columns
     /// `input,line,column,reason,detail,row`.
     pub fn create(path: &Path) -> Result<Self, SinkError> {
+        Self::go_on(path, None)
+    }
+
+    /// The same in a run that goes on: the file is continued behind its first `length` bytes, if given.
+    pub fn go_on(path: &Path, length: Option<u64>) -> Result<Self, SinkError> {
         let name = path.display().to_string();
-        let out = Target::file(path, Compression::of_name(path))?;
-        let mut rows = csv::Writer::from_writer(out);
-        rows.write_record(["input", "line", "column", "reason", "detail", "row"])
-            .map_err(|e| SinkError::Failed(format!("{name}: {e}")))?;
-        let kept = Kept { name, rows: Some(rows), failure: None };
+        let target = Target::cut_file(path, Compression::of_name(path), length)?;
+        let target = SharedTarget::new(target);
+        let mut rows = csv::Writer::from_writer(target.clone());
+        if length.unwrap_or(0) == 0 {
+            rows.write_record(["input", "line", "column", "reason", "detail", "row"])
+                .map_err(|e| SinkError::Failed(format!("{name}: {e}")))?;
+        }
+        let kept = Kept { name, rows: Some(rows), target, failure: None };
         Ok(Self { kept: Some(Mutex::new(kept)), examples: Mutex::default() })
     }
 
@@ -177,6 +187,25 @@ impl RejectLog {
         self.examples.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Hands what is kept to the operating system, and says how long the file is then; none if nothing is kept.
+    pub fn cut(&self) -> Result<Option<u64>, SinkError> {
+        let Some(kept) = &self.kept else { return Ok(None) };
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failure) = kept.failure.take() {
+            return Err(failure);
+        }
+        let Kept { name, rows: Some(rows), target, .. } = &mut *kept else { return Ok(None) };
+        rows.flush().map_err(|e| SinkError::Failed(format!("{name}: {e}")))?;
+        target.lock().cut().map(Some)
+    }
+
+    /// Makes durable what was handed to the operating system.
+    pub fn sync(&self) -> Result<(), SinkError> {
+        let Some(kept) = &self.kept else { return Ok(()) };
+        let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.target.lock().sync()
+    }
+
     /// Writes out what is kept. An error here or earlier means that the file lacks rows.
     pub fn finish(&self) -> Result<(), SinkError> {
         let Some(kept) = &self.kept else { return Ok(()) };
@@ -186,7 +215,8 @@ impl RejectLog {
         }
         let Some(rows) = kept.rows.take() else { return Ok(()) };
         let out = rows.into_inner();
-        out.map_err(|e| SinkError::Failed(format!("{}: {}", kept.name, e.error())))?.close()
+        let out = out.map_err(|e| SinkError::Failed(format!("{}: {}", kept.name, e.error())))?;
+        out.lock().close()
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use flate2::write::GzEncoder;
 
 use crate::error::SinkError;
+use crate::io::cut::cut_file;
 use crate::io::format::Compression;
 
 const BUFFER: usize = 64 << 10;
@@ -39,9 +40,31 @@ pub(crate) trait Output: Write + Send {
     fn finish(&mut self) -> io::Result<()> {
         self.flush()
     }
+
+    /// Completes what was written, so that it could end here, and says how long the file is; more may be written.
+    fn cut(&mut self) -> io::Result<u64> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Makes what was handed to the operating system durable.
+    fn sync(&mut self) -> io::Result<()> {
+        self.flush()
+    }
 }
 
-impl Output for File {}
+impl Output for File {
+    fn cut(&mut self) -> io::Result<u64> {
+        self.metadata().map(|file| file.len())
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        match self.sync_all() {
+            // What is no file on a disk.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        }
+    }
+}
 
 /// Compresses a file. Flushing does nothing: it would cost compression, and nobody reads a file while it
 /// is written.
@@ -70,24 +93,61 @@ impl Output for Compressed {
             Self::Zstd(out) => out.do_finish(),
         }
     }
+
+    fn cut(&mut self) -> io::Result<u64> {
+        self.finish()?;
+        let file = self.file().try_clone()?;
+        let len = file.metadata()?.len();
+        *self = match self {
+            Self::Gzip(_) => Self::gzip(file),
+            Self::Zstd(_) => Self::zstd(file)?,
+        };
+        Ok(len)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file().sync_all()
+    }
+}
+
+impl Compressed {
+    fn gzip(file: File) -> Self {
+        Self::Gzip(GzEncoder::new(file, flate2::Compression::default()))
+    }
+
+    fn zstd(file: File) -> io::Result<Self> {
+        // 0 is the default of the format's makers.
+        zstd::Encoder::new(file, 0).map(Self::Zstd)
+    }
+
+    fn file(&self) -> &File {
+        match self {
+            Self::Gzip(out) => out.get_ref(),
+            Self::Zstd(out) => out.get_ref(),
+        }
+    }
 }
 
 impl Target {
     pub(crate) fn file(path: &Path, compression: Compression) -> Result<Self, SinkError> {
+        Self::cut_file(path, compression, None)
+    }
+
+    /// The same, of a file that is continued behind its first so many bytes, if given.
+    pub(crate) fn cut_file(
+        path: &Path,
+        compression: Compression,
+        length: Option<u64>,
+    ) -> Result<Self, SinkError> {
         let name = path.display().to_string();
-        let unwritable =
-            |e: io::Error| SinkError::Failed(format!("{name}: cannot be written: {e}"));
-        let file = File::create(path).map_err(unwritable)?;
+        let file = cut_file(path, length)?;
         let out: Box<dyn Output> = match compression {
             Compression::None => Box::new(file),
-            Compression::Gzip => {
-                Box::new(Compressed::Gzip(GzEncoder::new(file, flate2::Compression::default())))
-            }
-            Compression::Zstd => {
-                // 0 is the default of the format's makers.
-                let encoder = zstd::Encoder::new(file, 0).map_err(unwritable)?;
-                Box::new(Compressed::Zstd(encoder))
-            }
+            Compression::Gzip => Box::new(Compressed::gzip(file)),
+            Compression::Zstd => Box::new(
+                Compressed::zstd(file)
+                    .map_err(|e| SinkError::Failed(format!("{name}: cannot be written: {e}")))?,
+            ),
         };
         Ok(Self::new(name, out, false))
     }
@@ -120,6 +180,17 @@ impl Target {
             return Ok(());
         }
         self.out.flush().map_err(|e| self.failures.explain(&e.to_string()))
+    }
+
+    /// Hands everything to the operating system, so that the output could end here, and says how long it is.
+    pub(crate) fn cut(&mut self) -> Result<u64, SinkError> {
+        let cut = self.out.flush().and_then(|()| self.out.get_mut().out.cut());
+        cut.map_err(|e| self.failures.explain(&e.to_string()))
+    }
+
+    /// Makes durable what was handed to the operating system.
+    pub(crate) fn sync(&mut self) -> Result<(), SinkError> {
+        self.out.get_mut().out.sync().map_err(|e| self.failures.explain(&e.to_string()))
     }
 
     /// Writes out what is buffered, and completes the output.

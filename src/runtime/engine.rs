@@ -25,7 +25,7 @@ use super::source::Source;
 use super::source_set::{Even, SourceSet};
 use super::wake::Sleeper;
 use super::worker::{self, Feed, WorkerStats};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, Manifest};
 use crate::config::{Job, SkewMode};
 use crate::error::{CheckpointError, RunError};
 use crate::key::group::groups_of_shard;
@@ -143,7 +143,8 @@ impl Engine {
             ))
         });
         if let (Some(sources), Some(restored)) = (&sources, &shared.restored) {
-            sources.resume(&restored.manifest.inputs)?;
+            let Manifest { inputs, time, .. } = &restored.manifest;
+            sources.resume(inputs, time.closed_to)?;
         }
         let cores = affinity::cores(&job.pinning, job.workers);
         let mut engine = Self { shared, sources, threads: Vec::new(), checkpointer: None };

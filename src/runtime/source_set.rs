@@ -266,32 +266,30 @@ impl SourceSet {
             .collect()
     }
 
-    /// Goes on where inputs stood at a checkpoint.
+    /// Goes on where the inputs of the same names stood at a checkpoint. Others begin, where time stands by then:
+    /// `closed_to`.
     ///
     /// # Errors
-    /// If they are not the same inputs, or one of them cannot be read from there.
-    pub(crate) fn resume(&self, inputs: &[checkpoint::InputState]) -> Result<(), CheckpointError> {
-        if inputs.len() != self.sources.len() {
-            return Err(CheckpointError::OtherJob {
-                what: "number of inputs",
-                saved: inputs.len().to_string(),
-                now: self.sources.len().to_string(),
-            });
-        }
+    /// If an input cannot be read from where it stood.
+    pub(crate) fn resume(
+        &self,
+        saved: &[checkpoint::InputState],
+        closed_to: Option<i64>,
+    ) -> Result<(), CheckpointError> {
         let mut state = lock(&self.state);
-        for (number, saved) in inputs.iter().enumerate() {
-            let source = &self.sources[number];
-            if source.name() != saved.name {
-                let (saved, now) = (saved.name.clone(), source.name());
-                return Err(CheckpointError::OtherJob { what: "input", saved, now });
-            }
-            if let Some(position) = &saved.position {
-                source.resume(position).map_err(|e| CheckpointError::Input {
-                    input: saved.name.clone(),
-                    why: e.to_string(),
-                })?;
-            }
+        for (number, source) in self.sources.iter().enumerate() {
+            let name = source.name();
+            // Inputs of one name: in their order.
+            let before = self.sources[..number].iter().filter(|one| one.name() == name).count();
             let input = &mut state.inputs[number];
+            let Some(saved) = saved.iter().filter(|saved| saved.name == name).nth(before) else {
+                input.floor = closed_to.unwrap_or(i64::MIN);
+                continue;
+            };
+            if let Some(position) = &saved.position {
+                let resumed = source.resume(position);
+                resumed.map_err(|e| CheckpointError::Input(e.to_string()))?;
+            }
             input.max_time = saved.max_time.unwrap_or(i64::MIN);
             input.floor = saved.floor.unwrap_or(i64::MIN);
             input.ended = saved.ended && saved.position.is_none();

@@ -22,11 +22,20 @@ pub(crate) const BOM: &[u8] = b"\xef\xbb\xbf";
 pub(crate) struct Chunk {
     /// Position among the input's chunks.
     pub(crate) ticket: u64,
+    /// Bytes of the input (uncompressed) before `bytes[0]`.
+    pub(crate) offset: u64,
     pub(crate) bytes: Vec<u8>,
     /// Where the data begins: behind the header in the first chunk, else 0.
     pub(crate) start: usize,
     /// Line number of `bytes[0]`, counted from 1.
     pub(crate) first_line: u64,
+}
+
+impl Chunk {
+    /// Bytes of the input up to its end.
+    pub(crate) fn end(&self) -> u64 {
+        self.offset + self.bytes.len() as u64
+    }
 }
 
 /// How to cut.
@@ -48,7 +57,7 @@ pub(crate) fn run(
     out: &Outlet<Chunk>,
 ) -> Result<(), Stop> {
     let mut cutter = Cutter::new(cutting.quoted_by);
-    let mut ticket = 0;
+    let (mut ticket, mut offset) = (0, 0);
     loop {
         let read = cutter
             .fill(&mut reader, cutting.chunk_bytes)
@@ -61,8 +70,10 @@ pub(crate) fn run(
         // A live input hands on what it has: the next read may wait for a long time.
         let ready = at_end || cutting.live || cutter.bytes.len() >= cutting.chunk_bytes;
         if ready && let Some((bytes, first_line)) = cutter.cut(at_end) {
-            out.send(Chunk { ticket, bytes, start: 0, first_line })?;
+            let len = bytes.len() as u64;
+            out.send(Chunk { ticket, offset, bytes, start: 0, first_line })?;
             ticket += 1;
+            offset += len;
         }
         if at_end {
             return Ok(());

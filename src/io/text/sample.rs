@@ -45,6 +45,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) name: &'a str,
     pub(crate) dialect: Dialect,
     pub(crate) live: bool,
+    /// Whether it has the same bytes whenever it is opened.
+    pub(crate) is_file: bool,
     pub(crate) chunk_bytes: usize,
     /// Chunks read ahead.
     pub(crate) ahead: usize,
@@ -64,6 +66,7 @@ pub(crate) struct TextInput {
     pub(crate) name: String,
     pub(crate) dialect: Dialect,
     pub(crate) live: bool,
+    pub(crate) is_file: bool,
     /// Names of the header, or of the objects in the sample in order of appearance.
     pub(crate) names: Vec<String>,
     pub(crate) guesses: Vec<Guess>,
@@ -99,6 +102,7 @@ pub(crate) fn open(
         name: opening.name.to_owned(),
         dialect: opening.dialect,
         live: opening.live,
+        is_file: opening.is_file,
         names: sample.names,
         guesses: sample.guesses,
         time_texts: sample.time_texts,

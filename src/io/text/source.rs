@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arrow::array::{ArrayRef, BooleanArray, RecordBatch, RecordBatchOptions};
@@ -10,7 +10,7 @@ use arrow::compute::filter;
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 
 use crate::error::SourceError;
-use crate::io::feed::{Feed, Polled};
+use crate::io::feed::{self, Feed, Polled};
 use crate::io::reject::{Reason, RejectCounts, RejectLog, Rejected};
 use crate::io::text::chunker::{Chunk, count_lines};
 use crate::io::text::columns::{self, Bad, ColumnPlan};
@@ -51,6 +51,10 @@ pub(crate) struct TextPlan {
 pub(crate) struct TextSource {
     plan: Arc<TextPlan>,
     live: bool,
+    is_file: bool,
+    /// Number of the first chunk that is a unit, and where the last one handed out ends.
+    first: AtomicU64,
+    end: AtomicU64,
     front: Mutex<VecDeque<Chunk>>,
     front_is_empty: AtomicBool,
     feed: Feed<Chunk>,
@@ -61,6 +65,9 @@ impl TextSource {
         Self {
             plan: Arc::new(plan),
             live: input.live,
+            is_file: input.is_file,
+            first: AtomicU64::new(0),
+            end: AtomicU64::new(0),
             front_is_empty: AtomicBool::new(input.front.is_empty()),
             front: Mutex::new(input.front),
             feed: input.feed,
@@ -89,11 +96,56 @@ impl Source for TextSource {
                 Polled::End => return Ok(Take::End),
             },
         };
-        Ok(Take::Unit(Box::new(TextUnit::new(Arc::clone(&self.plan), chunk))))
+        self.end.store(chunk.end(), Ordering::Relaxed);
+        let ticket = chunk.ticket - self.first.load(Ordering::Relaxed);
+        Ok(Take::Unit(Box::new(TextUnit::new(Arc::clone(&self.plan), ticket, chunk))))
     }
 
     fn rejected(&self) -> Vec<(String, u64)> {
         self.plan.counts.totals()
+    }
+
+    fn name(&self) -> String {
+        self.plan.input.clone()
+    }
+
+    /// Bytes of the uncompressed text.
+    fn position(&self) -> Option<String> {
+        self.is_file.then(|| self.end.load(Ordering::Relaxed).to_string())
+    }
+
+    /// Reads up to there again: quotes and line numbers depend on everything before.
+    fn resume(&self, position: &str) -> Result<(), SourceError> {
+        let wrong = |why: String| Err(feed::error(&self.plan.input, why));
+        let Ok(position) = position.parse::<u64>() else {
+            return wrong(format!("has no place \"{position}\""));
+        };
+        let mut end = 0;
+        while end < position {
+            let chunk = match self.next_of_front() {
+                Some(chunk) => chunk,
+                None => match self.feed.wait(None)? {
+                    Polled::Item(chunk) => chunk,
+                    _ => {
+                        return wrong(format!(
+                            "has {end} bytes, fewer than the {position} that were read before the \
+                             checkpoint; is it the same file?"
+                        ));
+                    }
+                },
+            };
+            end = chunk.end();
+            self.first.store(chunk.ticket + 1, Ordering::Relaxed);
+            if end > position {
+                self.first.store(chunk.ticket, Ordering::Relaxed);
+                let start = usize::try_from(position - chunk.offset).expect("inside the chunk");
+                let mut front = self.front.lock().unwrap_or_else(PoisonError::into_inner);
+                front.push_front(Chunk { start: start.max(chunk.start), ..chunk });
+                self.front_is_empty.store(false, Ordering::Release);
+            }
+        }
+        self.end.store(position, Ordering::Relaxed);
+        Ok(())
     }
 
     fn is_live(&self) -> bool {
@@ -139,13 +191,13 @@ struct TextUnit {
 }
 
 impl TextUnit {
-    fn new(plan: Arc<TextPlan>, chunk: Chunk) -> Self {
+    fn new(plan: Arc<TextPlan>, ticket: u64, chunk: Chunk) -> Self {
         let content = match String::from_utf8(chunk.bytes) {
             Ok(text) => Content::Text(text),
             Err(e) => Content::Bytes(e.into_bytes()),
         };
         let rows = Rows::new(plan.columns.len());
-        let (ticket, first_line, pos) = (chunk.ticket, chunk.first_line, chunk.start);
+        let (first_line, pos) = (chunk.first_line, chunk.start);
         Self { plan, ticket, first_line, content, pos, rows, ready: VecDeque::new() }
     }
 

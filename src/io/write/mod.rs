@@ -19,6 +19,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use crate::error::{ConfigError, SinkError};
+use crate::io::cut::SharedTarget;
 use crate::io::format::OutputFormat;
 use crate::io::target::{Failures, Target};
 
@@ -70,13 +71,7 @@ fn writer_to(
     let explain = |e: String| failures.explain(&e);
     Ok(match format {
         OutputFormat::Table => Box::new(TableWriter::new(out, schema)),
-        OutputFormat::Csv => Box::new(CsvWriter::new(out, b',', schema)),
-        OutputFormat::Tsv => Box::new(CsvWriter::new(out, b'\t', schema)),
-        OutputFormat::Ndjson => {
-            // A column that is always there is easier to use than one that comes and goes.
-            let rows = JsonBuilder::new().with_explicit_nulls(true).build(out);
-            Box::new(NdjsonWriter { rows, failures })
-        }
+        text if text.is_text() => text_writer(SharedTarget::new(out), text, schema, true),
         OutputFormat::Parquet => {
             let properties = WriterProperties::builder()
                 .set_compression(Compression::SNAPPY)
@@ -90,7 +85,7 @@ fn writer_to(
             let rows = StreamWriter::try_new(out, schema).map_err(|e| explain(e.to_string()))?;
             Box::new(StreamOut { rows, failures })
         }
-        OutputFormat::Arrow => {
+        _ => {
             let rows =
                 FileWriter::try_new_buffered(out, schema).map_err(|e| explain(e.to_string()))?;
             Box::new(FileOut { rows, failures })
@@ -98,17 +93,38 @@ fn writer_to(
     })
 }
 
+/// A writer of rows as text. `is_new`: it begins the file.
+pub(crate) fn text_writer(
+    out: SharedTarget,
+    format: OutputFormat,
+    schema: &SchemaRef,
+    is_new: bool,
+) -> Box<dyn BatchWriter> {
+    match format {
+        OutputFormat::Ndjson => {
+            let failures = out.lock().failures();
+            // A column that is always there is easier to use than one that comes and goes.
+            let rows = JsonBuilder::new().with_explicit_nulls(true).build(out);
+            Box::new(NdjsonWriter { rows, failures })
+        }
+        OutputFormat::Tsv => Box::new(CsvWriter::new(out, b'\t', schema, is_new)),
+        _ => Box::new(CsvWriter::new(out, b',', schema, is_new)),
+    }
+}
+
 struct CsvWriter {
-    rows: arrow::csv::Writer<Target>,
+    rows: arrow::csv::Writer<SharedTarget>,
     empty: Option<RecordBatch>,
     failures: Failures,
 }
 
 impl CsvWriter {
-    fn new(out: Target, delimiter: u8, schema: &SchemaRef) -> Self {
-        let failures = out.failures();
-        let rows = arrow::csv::WriterBuilder::new().with_delimiter(delimiter).build(out);
-        Self { rows, empty: Some(RecordBatch::new_empty(Arc::clone(schema))), failures }
+    fn new(out: SharedTarget, delimiter: u8, schema: &SchemaRef, is_new: bool) -> Self {
+        let failures = out.lock().failures();
+        let builder = arrow::csv::WriterBuilder::new().with_header(is_new);
+        let rows = builder.with_delimiter(delimiter).build(out);
+        let empty = is_new.then(|| RecordBatch::new_empty(Arc::clone(schema)));
+        Self { rows, empty, failures }
     }
 }
 
@@ -124,12 +140,12 @@ impl BatchWriter for CsvWriter {
             Some(empty) => self.write(&empty)?,
             None => self.failures.check()?,
         }
-        self.rows.into_inner().close()
+        self.rows.into_inner().lock().close()
     }
 }
 
 struct NdjsonWriter {
-    rows: JsonWriter<Target, LineDelimited>,
+    rows: JsonWriter<SharedTarget, LineDelimited>,
     failures: Failures,
 }
 
@@ -138,12 +154,12 @@ impl BatchWriter for NdjsonWriter {
     fn write(&mut self, batch: &RecordBatch) -> Result<(), SinkError> {
         let batch = printable(batch, false).map_err(|e| self.failures.explain(&e))?;
         self.rows.write(&batch).map_err(|e| self.failures.explain(&e.to_string()))?;
-        self.rows.get_mut().flush_if_live()
+        self.rows.get_mut().lock().flush_if_live()
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), SinkError> {
         self.rows.finish().map_err(|e| self.failures.explain(&e.to_string()))?;
-        self.rows.get_mut().close()
+        self.rows.get_mut().lock().close()
     }
 }
 
