@@ -471,11 +471,7 @@ impl JobBuilder {
             time,
             // Whoever is silent holds back no window of processing time.
             idle_timeout: clock.as_ref().map(|_| Duration::ZERO).or(self.idle_timeout),
-            windows_text: if corrects {
-                format!("{:?}, lateness {:?}", self.window, self.allowed_lateness)
-            } else {
-                format!("{:?}", self.window)
-            },
+            windows_text: windows_text(self.window, self.allowed_lateness),
             windows,
             clock,
             alignment: self.alignment,
@@ -536,6 +532,15 @@ impl JobBuilder {
             });
         }
         Ok(workers)
+    }
+}
+
+/// The windows as they stand in checkpoints.
+fn windows_text(window: Window, lateness: Duration) -> String {
+    if lateness.is_zero() {
+        format!("{window:?}")
+    } else {
+        format!("{window:?}, lateness {lateness:?}")
     }
 }
 

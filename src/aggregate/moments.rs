@@ -213,8 +213,11 @@ impl Accumulator for Moments {
         side: &Side,
     ) -> Result<Option<LargeBinaryArray>, Unsaved> {
         save_each(rows.len(), |k, out| {
-            let sums = rows.state(k, offset, self.words())[1..].chunks_exact(exact::WORDS);
-            Ok(sums.fold(false, |any, sum| exact::save(sum, side, out) || any))
+            let mut any = false;
+            for sum in rows.state(k, offset, self.words())[1..].chunks_exact(exact::WORDS) {
+                any |= exact::save(sum, side, out);
+            }
+            Ok(any)
         })
     }
 

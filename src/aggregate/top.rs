@@ -156,7 +156,9 @@ impl Keyed for Top {
     fn save(&self, state: &Best, out: &mut Vec<u8>) -> Result<(), Unsaved> {
         let mut rows: Vec<&Row> = state.rows.iter().collect();
         rows.sort();
-        rows.iter().for_each(|row| put_bytes(out, &row.bytes));
+        for row in rows {
+            put_bytes(out, &row.bytes);
+        }
         Ok(())
     }
 

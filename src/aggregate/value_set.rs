@@ -59,7 +59,9 @@ impl WordSet {
         let mut set = Self::default();
         let slots = (words.len() * 4).div_ceil(3).next_power_of_two().max(SLOTS_MIN);
         set.make_slots(slots);
-        words.iter().for_each(|word| set.insert_word(*word, hash_word(*word)));
+        for word in words {
+            set.insert_word(*word, hash_word(*word));
+        }
         set
     }
 
@@ -302,17 +304,20 @@ impl ValueSet for ByteSet {
     }
 
     fn save(sets: &[&Self], out: &mut Vec<u8>) {
+        type Saved<'a> = (u64, [u64; 2], &'a [u8]);
         let mut keys = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
         for set in sets {
             let hash = hash_of(&set.long);
             keys.extend(set.keys.iter().map(|words| (hash(words), *words, set.long.as_slice())));
         }
-        type Saved<'a> = (u64, [u64; 2], &'a [u8]);
         let compare = |(_, a, a_long): &Saved<'_>, (_, b, b_long): &Saved<'_>| {
             // With equal first words both are long, or none.
-            a[0].cmp(&b[0]).then_with(|| match is_long(a[0]) {
-                true => bytes_at(a_long, *a).cmp(bytes_at(b_long, *b)),
-                false => a[1].cmp(&b[1]),
+            a[0].cmp(&b[0]).then_with(|| {
+                if is_long(a[0]) {
+                    bytes_at(a_long, *a).cmp(bytes_at(b_long, *b))
+                } else {
+                    a[1].cmp(&b[1])
+                }
             })
         };
         // By hash, which is in the cache and nearly always decides; an order of bytes would take three times as long.

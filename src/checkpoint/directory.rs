@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 
-use super::manifest::{FORMAT, Manifest, Section};
+use super::manifest::{FORMAT, Manifest, RowTotals, Section};
 use super::state_file::{self, OpenState, SectionImage};
 use crate::error::CheckpointError;
 
@@ -133,7 +133,7 @@ impl CheckpointDir {
     ///
     /// # Errors
     /// If it cannot be written.
-    pub fn finish(&self, rows_in: u64) -> Result<(), CheckpointError> {
+    pub fn finish(&self, rows: RowTotals) -> Result<(), CheckpointError> {
         let id = self.next_id()?;
         let mut manifest = match self.newest()? {
             Some(newest) => newest.manifest,
@@ -145,7 +145,8 @@ impl CheckpointDir {
         };
         manifest.finished = true;
         manifest.id = id;
-        manifest.rows.rows_in = rows_in;
+        manifest.rows = rows;
+        manifest.hot_keys = Vec::new();
         manifest.files = Vec::new();
         let none = SchemaRef::new(arrow::datatypes::Schema::empty());
         self.write(manifest, &none, Vec::new())?;

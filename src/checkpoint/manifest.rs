@@ -230,11 +230,21 @@ impl JobState {
     }
 }
 
+/// What every version of a manifest has.
+#[derive(Deserialize)]
+struct Version {
+    format: u32,
+}
+
 impl Manifest {
+    /// The manifest as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("numbers and texts")
+    }
+
     /// The manifest as text, with its checksum.
     pub(crate) fn to_text(&self) -> String {
-        let mut text = serde_json::to_string_pretty(self).expect("numbers and texts");
-        text.push('\n');
+        let text = self.to_json() + "\n";
         let sum = crc32fast::hash(text.as_bytes());
         text + &format!("{SUM_MARK}{sum:08x}\n")
     }
@@ -251,10 +261,6 @@ impl Manifest {
             return Err(DAMAGED.to_owned());
         }
         // The version first: what a later one adds is not to be understood here.
-        #[derive(Deserialize)]
-        struct Version {
-            format: u32,
-        }
         let version: Version = serde_json::from_str(body).map_err(|e| e.to_string())?;
         if version.format != FORMAT {
             return Err(format!(

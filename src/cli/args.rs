@@ -76,6 +76,48 @@ pub(super) enum Command {
     ///   saltmill diagnose orders.csv --key user_id --parallelism 8
     #[command(verbatim_doc_comment)]
     Diagnose(Box<DiagnoseArgs>),
+    /// Look into checkpoints
+    ///
+    ///   saltmill state ls DIR        a line of csv for each checkpoint in the directory
+    ///   saltmill state show DIR      the newest one's manifest, as JSON
+    ///   saltmill state verify DIR    checks every byte of the newest one
+    ///
+    /// show and verify take the folder of one checkpoint, too. The state itself is in Arrow files, which other
+    /// tools read.
+    #[command(verbatim_doc_comment)]
+    State(StateArgs),
+}
+
+/// Options of `state`.
+#[derive(Debug, Args)]
+pub(super) struct StateArgs {
+    #[command(subcommand)]
+    pub(super) command: StateCommand,
+}
+
+/// What is to be done with checkpoints.
+#[derive(Debug, Subcommand)]
+pub(super) enum StateCommand {
+    /// List the checkpoints in a directory
+    ///
+    /// Example: saltmill state ls state
+    Ls(StateDir),
+    /// Show what a checkpoint is of
+    ///
+    /// Example: saltmill state show state
+    Show(StateDir),
+    /// Check every byte of a checkpoint
+    ///
+    /// Example: saltmill state verify state/checkpoint-000000000012
+    Verify(StateDir),
+}
+
+/// Where checkpoints are.
+#[derive(Debug, Args)]
+pub(super) struct StateDir {
+    /// A directory of checkpoints, or the folder of one
+    #[arg(value_name = "DIR")]
+    pub(super) dir: PathBuf,
 }
 
 /// Options of `run`.

@@ -10,7 +10,7 @@ use super::{Failure, tell};
 use crate::checkpoint::{Checkpoint, CheckpointDir, Manifest};
 use crate::error::{ConfigError, RunError};
 use crate::runtime::checkpointer::Checkpoints;
-use crate::runtime::engine::Engine;
+use crate::runtime::engine::{Engine, EngineBuilder};
 use crate::runtime::report::RunReport;
 use crate::runtime::source::Source;
 use crate::time::window::parse_duration;
@@ -101,10 +101,19 @@ impl RunCheckpoints {
         }
     }
 
-    /// What the engine needs of it.
-    pub(super) fn parts(&mut self) -> (Checkpoints, Option<Checkpoint>) {
+    /// Whether the run had ended.
+    pub(super) fn is_finished(&self) -> bool {
+        self.manifest().is_some_and(|manifest| manifest.finished)
+    }
+
+    /// An engine with these checkpoints, which goes on from the one that was found.
+    pub(super) fn of(&mut self, engine: EngineBuilder) -> EngineBuilder {
         let checkpoints = Checkpoints::new(Arc::clone(&self.dir)).every(self.every).keep(self.keep);
-        (checkpoints, self.from.take())
+        let engine = engine.checkpoints(checkpoints);
+        match self.from.take() {
+            Some(from) => engine.restore(from),
+            None => engine,
+        }
     }
 
     /// Waits for the end of the run; if Ctrl-C is pressed first, takes a checkpoint and stops.
@@ -131,6 +140,6 @@ impl RunCheckpoints {
 
     /// Notes that the run has ended and its outputs are complete.
     pub(super) fn finish(&self, report: &RunReport) -> Result<(), Failure> {
-        self.dir.finish(report.rows_in).map_err(|e| RunError::from(e).into())
+        self.dir.finish(report.totals()).map_err(|e| RunError::from(e).into())
     }
 }

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 use clap::Parser as _;
 
-use crate::error::{ConfigError, RunError, SinkError, SourceError};
+use crate::error::{CheckpointError, ConfigError, RunError, SinkError, SourceError};
 use crate::io::IoError;
 
 mod args;
@@ -37,6 +37,7 @@ mod run;
 mod r#gen;
 mod measure;
 mod bench;
+mod state;
 mod keygroups;
 mod diagnose;
 
@@ -85,6 +86,9 @@ impl From<RunError> for Failure {
     fn from(error: RunError) -> Self {
         match error {
             RunError::Sink(error) => error.into(),
+            RunError::Checkpoint(error @ CheckpointError::OtherJob { .. }) => {
+                ConfigError::Inconsistent(error.to_string()).into()
+            }
             error @ RunError::Panicked { .. } => {
                 Self::Run(format!("{error}{}; this is a defect, please report it", panic_place()))
             }
@@ -106,6 +110,7 @@ pub fn main() -> ExitCode {
         args::Command::Bench(args) => bench::main(&args),
         args::Command::Keygroups(args) => keygroups::main(&args),
         args::Command::Diagnose(args) => diagnose::main(&args),
+        args::Command::State(args) => state::main(&args),
     }));
     match dispatched {
         Ok(Ok(()) | Err(Failure::Closed)) => ExitCode::SUCCESS,

@@ -13,9 +13,9 @@ pub(super) enum RowsOut {
     /// Written through; cannot be cut.
     Plain(Box<dyn BatchWriter>),
     /// Text that is appended to.
-    Text(CutText),
+    Text(Box<CutText>),
     /// Kept aside until the end.
-    Spooled(Spool),
+    Spooled(Box<Spool>),
 }
 
 /// What is to be written, and where.
@@ -43,10 +43,10 @@ impl RowsFile {
     ) -> Result<RowsOut, SinkError> {
         Ok(match &self.path {
             Some(path) if self.format.is_text() && !is_ordered => {
-                RowsOut::Text(CutText::open(path, self.format, &self.schema, length)?)
+                RowsOut::Text(CutText::open(path, self.format, &self.schema, length)?.into())
             }
             None if !is_ordered => RowsOut::Plain(self.open()?),
-            _ => RowsOut::Spooled(Spool::open(spool, &self.schema, length)?),
+            _ => RowsOut::Spooled(Spool::open(spool, &self.schema, length)?.into()),
         })
     }
 }

@@ -21,33 +21,16 @@ use crate::runtime::engine::Engine;
 
 pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let options = JobOptions::new(&args.job)?;
-    if args.ordered && args.job.emit_every.is_some() {
-        let text = "--ordered keeps results until their windows are complete, --emit-every gives them \
-                    before; use one of them";
-        return Err(ConfigError::Inconsistent(text.to_owned()).into());
-    }
+    check(args, &options)?;
     let format = outputs::format(args.output.as_deref(), args.output_format.as_deref())?;
-    let files = [
-        ("--output", args.output.as_ref()),
-        ("--late", args.late.as_ref()),
-        ("--rejected", args.rejected.as_ref()),
-        ("--stats", args.stats.as_ref()),
-    ];
-    outputs::check_distinct(&options.inputs, &files)?;
-    watch::check(args)?;
     let mut server = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let interrupt = Interrupt::listen();
     let mut checkpoints = RunCheckpoints::open(args)?;
-    if checkpoints.as_ref().and_then(RunCheckpoints::manifest).is_some_and(|one| one.finished) {
+    if checkpoints.as_ref().is_some_and(RunCheckpoints::is_finished) {
         tell("the run had ended, and its outputs are complete; nothing is left to do");
         return Ok(());
     }
-    let rejects = match &args.rejected {
-        Some(path) => {
-            Arc::new(RejectLog::go_on(path, Outputs::rejected_length(checkpoints.as_ref())?)?)
-        }
-        None => Arc::default(),
-    };
+    let rejects = rejects(args, checkpoints.as_ref())?;
     let read = options.read_options(args.late.is_some(), Arc::clone(&rejects));
     let inputs = open(&options.inputs, &read)?;
     let job = options.job(&inputs.schema)?;
@@ -59,21 +42,21 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
 
     let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let bar = bar(args, &inputs, &outputs, &rows);
-    if let Some(checkpoints) = &checkpoints {
-        checkpoints.tell(&inputs.sources);
-    }
-    // With checkpoints Ctrl-C takes one, and ends no input.
-    let ends_inputs = if checkpoints.is_some() { Interrupt::default() } else { interrupt.clone() };
+    let ends_inputs = match &checkpoints {
+        Some(checkpoints) => {
+            checkpoints.tell(&inputs.sources);
+            // Ctrl-C takes one, and ends no input.
+            Interrupt::default()
+        }
+        None => interrupt.clone(),
+    };
     let sources = Interruptible::wrap(inputs.sources, &ends_inputs, &rows, &cut);
     interrupt.begin();
-    let mut engine = Engine::builder(job).sources(sources);
-    if let Some(checkpoints) = &mut checkpoints {
-        let (checkpoints, from) = checkpoints.parts();
-        engine = engine.checkpoints(checkpoints);
-        if let Some(from) = from {
-            engine = engine.restore(from);
-        }
-    }
+    let engine = Engine::builder(job).sources(sources);
+    let engine = match &mut checkpoints {
+        Some(checkpoints) => checkpoints.of(engine),
+        None => engine,
+    };
     let run = engine.start(OutputSink(Arc::clone(&outputs)));
     if let (Ok(engine), Some(server)) = (&run, &mut server) {
         metrics::serve(server, engine);
@@ -96,9 +79,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         }
     };
     outputs.finish()?;
-    if let Some(checkpoints) = &checkpoints {
-        checkpoints.finish(&report)?;
-    }
+    checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.finish(&report))?;
     let interrupted = cut.load(Ordering::Relaxed);
     if interrupted {
         warning::interrupted(&report);
@@ -109,6 +90,31 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         stats.write(&report, interrupted)?;
     }
     Ok(())
+}
+
+/// Finds options that contradict each other.
+fn check(args: &RunArgs, options: &JobOptions) -> Result<(), Failure> {
+    if args.ordered && args.job.emit_every.is_some() {
+        let text = "--ordered keeps results until their windows are complete, --emit-every gives them \
+                    before; use one of them";
+        return Err(ConfigError::Inconsistent(text.to_owned()).into());
+    }
+    let files = [
+        ("--output", args.output.as_ref()),
+        ("--late", args.late.as_ref()),
+        ("--rejected", args.rejected.as_ref()),
+        ("--stats", args.stats.as_ref()),
+    ];
+    outputs::check_distinct(&options.inputs, &files)?;
+    Ok(watch::check(args)?)
+}
+
+fn rejects(
+    args: &RunArgs,
+    checkpoints: Option<&RunCheckpoints>,
+) -> Result<Arc<RejectLog>, Failure> {
+    let Some(path) = &args.rejected else { return Ok(Arc::default()) };
+    Ok(Arc::new(RejectLog::go_on(path, Outputs::rejected_length(checkpoints)?)?))
 }
 
 /// What is needed to open the outputs.

@@ -115,7 +115,8 @@ impl Barriers {
         cut.before = cut.finished;
         cut.left = producers;
         cut.inputs = None;
-        cut.handles = cut.finished_handles.clone();
+        let Cut { handles, finished_handles, .. } = &mut *cut;
+        handles.clone_from(finished_handles);
         self.wanted.fetch_add(1, Ordering::SeqCst) + 1
     }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender, bounded, unbounded};
 
@@ -24,6 +24,7 @@ use crate::checkpoint::{
     CheckpointDir, FORMAT, InputState, Manifest, OutputState, RowTotals, TimeState,
 };
 use crate::error::{CheckpointError, RunError};
+use crate::time::clock::Clock;
 use crate::time::watermark::Lateness;
 
 /// How long the thread waits for a shard before it looks whether the run still goes on.
@@ -166,6 +167,7 @@ impl Taker {
 
     fn take(&self, savepoint: Option<PathBuf>) -> Result<CheckpointReport, RunError> {
         let started = Instant::now();
+        let begun_ms = u64::try_from(Clock::system().now()).unwrap_or(0);
         let other;
         let (dir, keep) = match (savepoint, &self.checkpoints) {
             (Some(path), _) => {
@@ -178,7 +180,6 @@ impl Taker {
                 return Err(CheckpointError::Unsaved(text.to_owned()).into());
             }
         };
-        let begun = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let id = dir.next_id()?;
         let cut = self.cut()?;
         // Outputs first: what the checkpoint says of them must be there.
@@ -188,7 +189,6 @@ impl Taker {
             alignment = alignment.max(shard.alignment);
             capture = capture.max(shard.capture);
         }
-        let begun_ms = u64::try_from(begun.as_millis()).unwrap_or(u64::MAX);
         let manifest = self.manifest(id, begun_ms, &cut)?;
         let shards = cut.shards.into_iter().map(|shard| shard.sections).collect();
         let manifest = dir.write(manifest, self.shared.layout.schema(), shards)?;
@@ -220,14 +220,14 @@ impl Taker {
             shared.serve_handles();
             match barriers.take(LOOK) {
                 Some(cut) if cut.barrier == barrier => given.push(cut),
-                Some(_) => {}
                 None if self.is_over() => {
                     barriers.abandon(barrier);
                     shared.sink.abandon(barrier)?;
                     shared.notify_all();
                     return Err(RunError::Stopped);
                 }
-                None => {}
+                // A cut that was given up, or nothing yet.
+                _ => {}
             }
         }
         given.sort_by_key(|cut| cut.shard);

@@ -8,6 +8,7 @@ use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 
+use crate::checkpoint::RowTotals;
 use crate::kernel::Isa;
 pub use crate::skew::hot_set::Cause;
 use crate::skew::imbalance::Imbalance;
@@ -54,6 +55,21 @@ pub struct RunReport {
     pub hot_keys: Vec<HotKeyReport>,
     /// Rows after which two-phase aggregation of all keys was given up because it did not pay.
     pub two_phase_given_up_at_row: Option<u64>,
+}
+
+impl RunReport {
+    /// The rows of the run, as they stand in checkpoints.
+    pub fn totals(&self) -> RowTotals {
+        let late = self.rows_late_by_reason.iter();
+        RowTotals {
+            rows_in: self.rows_in,
+            aggregated: self.rows_aggregated,
+            late: late.map(|(reason, rows)| (reason.name().to_owned(), *rows)).collect(),
+            rejected: self.rows_rejected.iter().cloned().collect(),
+            windows_emitted: self.windows_emitted,
+            rows_out: self.rows_out,
+        }
+    }
 }
 
 /// What a checkpoint took.

@@ -174,7 +174,7 @@ impl SourceSet {
     pub(crate) fn take(&self, worker: usize) -> Result<Next, SourceError> {
         let mut state = lock(&self.state);
         if self.barriers.wanted() > state.passed {
-            return Ok(self.arrive(&mut state, worker));
+            return Ok(arrive(&mut state, worker));
         }
         let even = self.even.is_asked();
         if even && !state.even {
@@ -230,17 +230,6 @@ impl SourceSet {
         }
         state.taken[worker] = None;
         Ok(Next::End)
-    }
-
-    /// A worker has come to the barrier.
-    fn arrive(&self, state: &mut State, worker: usize) -> Next {
-        if state.arrived[worker] {
-            return Next::Pending;
-        }
-        state.arrived[worker] = true;
-        let workers = state.arrived.iter().zip(&state.taken);
-        let is_last = workers.into_iter().all(|(arrived, taken)| *arrived || taken.is_none());
-        Next::Barrier { is_last }
     }
 
     /// All workers have come to the barrier `barrier`, and go on.
@@ -409,4 +398,15 @@ impl SourceSet {
         }
         total
     }
+}
+
+/// A worker has come to the barrier.
+fn arrive(state: &mut State, worker: usize) -> Next {
+    if state.arrived[worker] {
+        return Next::Pending;
+    }
+    state.arrived[worker] = true;
+    let workers = state.arrived.iter().zip(&state.taken);
+    let is_last = workers.into_iter().all(|(arrived, taken)| *arrived || taken.is_none());
+    Next::Barrier { is_last }
 }

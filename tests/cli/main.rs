@@ -9,6 +9,7 @@
 //! - `ordered`: the same bytes for any number of workers and any batch size.
 //! - `keygroups`: owners of key groups and keys.
 //! - `metrics`: a run that Prometheus scrapes, or a person watches.
+//! - `resume`: checkpoints, and runs that go on after a kill.
 //! - `diagnose`: what is found and predicted, against counts made in another way.
 #![cfg(feature = "cli")]
 
@@ -23,3 +24,4 @@ mod keygroups;
 mod diagnose;
 mod metrics;
 mod windows;
+mod resume;
