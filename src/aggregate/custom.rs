@@ -13,6 +13,9 @@
 //! their rounding depends on the order (sum integers, or keep the values and sort them at the end).
 //! [`testkit::check`](super::testkit::check) tries it on random splits and merges.
 //!
+//! For jobs with checkpoints or savepoints an aggregate says how its states are written and read, too:
+//! [`CustomAggregate::save`] and [`CustomAggregate::load`], which the test kit also tries.
+//!
 //! ```
 //! use std::sync::Arc;
 //! use saltmill::aggregate::{CustomAggregate, GroupedRows};

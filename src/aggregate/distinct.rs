@@ -146,3 +146,45 @@ pub(super) fn counts(counts: impl Iterator<Item = usize>) -> ArrayRef {
     let counts = counts.map(|count| i64::try_from(count).expect("values are fewer than 2^63"));
     Arc::new(counts.collect::<Int64Array>())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::aggregate::value_set::WordSet;
+    use crate::key::hash::hash_word;
+
+    /// Values of a hot key, some of its own and others spread over `shards`.
+    fn spread(
+        own: std::ops::Range<u64>,
+        others: std::ops::Range<u64>,
+        shards: usize,
+    ) -> Values<WordSet> {
+        let mut buckets: Vec<Vec<u64>> = vec![Vec::new(); shards];
+        others.for_each(|word| buckets[bucket_of(hash_word(word), shards)].push(word));
+        let buckets = buckets.iter().map(|words| WordSet::of(words)).collect();
+        Values { own: WordSet::of(&own.collect::<Vec<_>>()), buckets: Some(Box::new(buckets)) }
+    }
+
+    #[test]
+    fn spread_sets_are_saved_as_one() {
+        let keyed = Distinct::<WordSet>::default();
+        let save = |values: &Values<WordSet>| {
+            let mut out = Vec::new();
+            keyed.save(values, &mut out).unwrap();
+            out
+        };
+        let values = spread(0..30, 20..100, 3);
+        assert_eq!(values.count(), 100);
+        let bytes = save(&values);
+        assert_eq!(bytes.len(), 800);
+        assert_eq!(save(&spread(0..100, 0..0, 5)), bytes, "wherever the values were");
+        let loaded = keyed.load(&bytes).unwrap();
+        assert_eq!(loaded.count(), 100);
+        // Goes on being spread, over another number of shards.
+        let mut more = spread(0..0, 90..150, 4);
+        let mut loaded = loaded;
+        keyed.absorb(&mut more, &mut loaded);
+        assert_eq!(more.count(), 150);
+        assert!(keyed.wants_spreading(&more));
+    }
+}

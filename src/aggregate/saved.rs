@@ -1,22 +1,27 @@
 //! How state is saved beside the words of the rows, and taken back.
 //!
-//! The words of a row are saved as they are by whoever saves a pane. Where they refer to the pane's side store, an
-//! accumulator gives one byte string for each row besides; a row without any is null, and if all are, there is none
-//! at all. Numbers are little-endian. A *length* is LEB128: seven bits a byte, low ones first, the highest bit of a byte
-//! says that more follow; no more bytes than needed.
+//! The words of a row are saved as they are by whoever saves a pane. Where they refer to the pane's side store,
+//! an accumulator gives one byte string for each row besides; a row without any is null, and if all are, there
+//! is none at all. Numbers are little-endian. A *length* is LEB128: seven bits a byte, low ones first, the highest
+//! bit of a byte says that more follow; no more bytes than needed.
 //!
-//! | state | bytes of a row |
-//! |---|---|
-//! | sum or mean of floats beyond its window | the spill, 34 words |
-//! | moments beyond their windows | for each sum that has one, in the order of the words, its spill, 67 words |
-//! | min, max of text or binary, first, last, `arg_min`, `arg_max` | those there are, min first; all but the last behind their length |
-//! | different values, of 64 bits | the words of the canonical keys, ascending |
-//! | different values, others | their number (a length), then for each its length and bytes, by hash and bytes |
-//! | `approx_distinct` | 0 and the hashes, ascending; or 1 and the 4,096 registers |
-//! | quantiles | 0 and the places of the values, ascending; or 1, count, least, greatest place, then for each power of two, ascending, its number (16 bits), which of its 64 buckets are not empty (64 bits), and the counts of those (64 bits each) |
-//! | `top_n`, `bottom_n` | for each row, best first, its length and bytes |
-//! | `mode` | number of values (a length), then for each its length, bytes and how often (a length), by hash and bytes |
-//! | custom | what the aggregate writes |
+//! What a row has:
+//!
+//! - sum or mean of floats beyond its window: the spill, 34 words;
+//! - moments beyond their windows: for each sum that has one, in the order of the words, its spill, 67 words;
+//! - min and max of text or binary, `first`, `last`, `arg_min`, `arg_max`: those there are, min first, all
+//!   but the last behind their length;
+//! - different values of 64 bits: the words of the canonical keys, ascending;
+//! - different values of other kinds: their number (a length), then for each its length and bytes, in the order of
+//!   hash and bytes;
+//! - `approx_distinct`: 0 and the hashes, ascending; or 1 and the 4,096 registers;
+//! - quantiles: 0 and the places of the values, ascending; or 1, count, least and greatest place, then for
+//!   each power of two, ascending, its number (16 bits), which of its 64 buckets are not empty (64 bits), and the
+//!   counts of those (64 bits each);
+//! - `top_n`, `bottom_n`: for each row, best first, its length and bytes;
+//! - `mode`: the number of values (a length), then for each its length, bytes and how often (a length), in the
+//!   order of hash and bytes;
+//! - custom aggregates: what they write.
 //!
 //! These are functions of what was seen, whatever the order, but for spills: when a part of a sum goes to the spill
 //! depends on the order, and only window and spill together do not. Large sets that were spread over shards are

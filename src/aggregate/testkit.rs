@@ -50,13 +50,13 @@ pub fn check(aggregate: &Aggregate, batch: &RecordBatch, seeds: u64) -> Result<(
                 ));
             }
         }
-        kit.check_saved(aggregate, &keyed, &expected, seed)?;
+        kit.check_saved(&aggregate.to_string(), &keyed, &expected, seed)?;
     }
     Ok(())
 }
 
 /// `batch` behind a column of keys at random.
-fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, ArrowError> {
+pub(super) fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, ArrowError> {
     let mut name = "key".to_owned();
     while batch.column_by_name(&name).is_some() {
         name.push('_');
@@ -72,7 +72,7 @@ fn with_keys(batch: &RecordBatch, seed: u64) -> Result<RecordBatch, ArrowError> 
 }
 
 /// `batch` with other keys, greater ones, in its first column.
-fn with_other_keys(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
+pub(super) fn with_other_keys(batch: &RecordBatch) -> Result<RecordBatch, ArrowError> {
     let keys = batch.column(0).as_primitive::<Int64Type>();
     let others: Int64Array = keys.iter().map(|key| key.map(|key| key | 1 << 40)).collect();
     let mut columns = batch.columns().to_vec();
@@ -106,7 +106,7 @@ impl Dice {
 #[derive(Debug)]
 pub(super) struct Kit {
     pub(super) plan: Plan,
-    keys: KeyEncoder,
+    pub(super) keys: KeyEncoder,
 }
 
 /// A batch as a producer prepares it.
@@ -201,9 +201,9 @@ impl Kit {
     }
 
     /// Checks that states which were saved and restored, beside those of other keys or not, go on as if they had not.
-    fn check_saved(
+    pub(super) fn check_saved(
         &self,
-        aggregate: &Aggregate,
+        aggregate: &str,
         batch: &RecordBatch,
         expected: &[ArrayRef],
         seed: u64,

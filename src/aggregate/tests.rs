@@ -26,6 +26,7 @@ mod float;
 mod model;
 mod oracle;
 mod rig;
+mod saved;
 mod sketch;
 mod wide;
 

@@ -197,6 +197,9 @@ impl ValueSet for WordSet {
     }
 }
 
+/// A byte key on its way out of sets: hash, words, and the bytes that those of a long one are among.
+type Saved<'a> = (u64, [u64; 2], &'a [u8]);
+
 /// A set of byte keys.
 #[derive(Debug, Default)]
 pub(super) struct ByteSet {
@@ -320,7 +323,7 @@ impl ValueSet for ByteSet {
                 }
             })
         };
-        // By hash, which is in the cache and nearly always decides; an order of bytes would take three times as long.
+        // By hash, which nearly always decides: the bytes of long keys lie elsewhere.
         keys.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| compare(a, b)));
         keys.dedup_by(|a, b| a.0 == b.0 && compare(a, b).is_eq());
         put_len(out, keys.len() as u64);

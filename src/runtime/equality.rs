@@ -185,8 +185,13 @@ fn run(case: &Case, random: &mut Random) -> Vec<Vec<u8>> {
     let results = Collected::new();
     let sleepers = (0..case.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
     let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
-    let engine =
-        Arc::new(EngineShared::new(Arc::clone(&job), Arc::new(results.clone()), wakes, false));
+    let engine = Arc::new(EngineShared::new(
+        Arc::clone(&job),
+        Arc::new(results.clone()),
+        wakes,
+        false,
+        None,
+    ));
     let mut shards =
         (0..case.workers).map(|id| Shard::new(id, Arc::clone(&engine))).collect::<Vec<_>>();
     let count = random.below(3) + 1;

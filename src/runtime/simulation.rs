@@ -156,7 +156,7 @@ impl Simulation {
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let sink = Arc::new(results.clone());
-        let engine = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, false));
+        let engine = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, false, None));
         let shards = (0..job.workers).map(|id| Shard::new(id, Arc::clone(&engine))).collect();
         let producers = Vec::new();
         (Self { rng, spec, engine, shards, results, producers, inputs: Vec::new(), now: 0 }, words)

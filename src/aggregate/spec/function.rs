@@ -122,7 +122,7 @@ pub(crate) enum Shape {
 
 impl Function {
     /// All functions, by the names they are asked for; a parameter is a placeholder here.
-    pub(super) const ALL: [Self; 30] = [
+    pub(in crate::aggregate) const ALL: [Self; 30] = [
         Self::Count,
         Self::Sum,
         Self::SumDecimal,

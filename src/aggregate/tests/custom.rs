@@ -7,9 +7,11 @@ use arrow::datatypes::{DataType, Field, Float64Type};
 use arrow::record_batch::RecordBatch;
 
 use super::rig::same_however;
+use crate::aggregate::plan::{Plan, Scope};
 use crate::aggregate::spec::Aggregate;
 use crate::aggregate::testkit::check;
 use crate::aggregate::{CustomAggregate, Filter, GroupedRows};
+use crate::kernel::Isa;
 
 /// Sums floats: by the bits of their whole part, as the law asks, or as floats, which breaks it.
 #[derive(Debug)]
@@ -91,6 +93,73 @@ fn what_it_says_and_does_is_checked() {
         error.contains("own_sum(k) cannot use column \"k\" of type Int64; it takes one"),
         "{error}"
     );
+}
+
+/// Counts values, and saves how many it has seen: all, or half of them.
+#[derive(Debug)]
+struct Count {
+    divided_by: u64,
+}
+
+impl CustomAggregate for Count {
+    type State = u64;
+
+    fn name(&self) -> &'static str {
+        "own_count"
+    }
+
+    fn result_type(&self, _: &[&Field]) -> Result<DataType, String> {
+        Ok(DataType::Int64)
+    }
+
+    fn update(&self, arguments: &[ArrayRef], rows: GroupedRows<'_, '_, Self>) {
+        rows.for_each(|state, row| *state += u64::from(arguments[0].is_valid(row)));
+    }
+
+    fn merge(&self, into: &mut u64, from: &u64) {
+        *into += from;
+    }
+
+    fn emit(&self, states: &[&u64]) -> ArrayRef {
+        Arc::new(states.iter().map(|state| Some(**state as i64)).collect::<Int64Array>())
+    }
+
+    fn save(&self, state: &u64, out: &mut Vec<u8>) -> Result<(), String> {
+        out.extend_from_slice(&(state / self.divided_by).to_le_bytes());
+        Ok(())
+    }
+
+    fn load(&self, bytes: &[u8]) -> Result<u64, String> {
+        bytes.try_into().map(u64::from_le_bytes).map_err(|_| "not 8 bytes".to_owned())
+    }
+}
+
+#[test]
+fn the_kit_tells_those_that_are_saved_well_from_the_others() {
+    check(&Aggregate::custom(Count { divided_by: 1 }, ["v"]), &batch(), 20).unwrap();
+    let error =
+        check(&Aggregate::custom(Count { divided_by: 2 }, ["v"]), &batch(), 20).unwrap_err();
+    assert!(error.contains("own_count(v) is not what was saved, seed"), "{error}");
+}
+
+#[test]
+fn whether_it_can_be_saved_is_known_beforehand() {
+    let batch = batch();
+    let can_save = |aggregate: Aggregate| {
+        let scope = Scope { schema: &batch.schema(), time: None, reserved: &[] };
+        let plan = Plan::new(&[aggregate], &scope, Isa::best()).unwrap();
+        plan.accumulators[0].accumulator.can_save()
+    };
+    assert_eq!(can_save(Aggregate::custom(Count { divided_by: 1 }, ["v"])), Ok(()));
+    assert_eq!(can_save(Aggregate::sum("v")), Ok(()));
+    let why = can_save(lawful()).unwrap_err().to_string();
+    assert_eq!(
+        why,
+        "aggregate own_sum does not implement save and load, so checkpoints and savepoints of jobs with it \
+         are not possible; implement both"
+    );
+    let own = Count { divided_by: 1 };
+    assert!(own.load(b"seven b").is_err());
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Pane {
             for id in ids.clone() {
                 let (_, last) = before.extent(id, stitch.extent);
                 // Times within a gap of the end of time were rejected.
-                let is_over = last + stitch.gap <= stitch.begin;
+                let is_over = last.saturating_add(stitch.gap) <= stitch.begin;
                 (if is_over { &mut over } else { &mut open }).push(id - start);
             }
             before.table.export_keys(ids.clone(), &mut scratch.keys);
@@ -90,6 +90,8 @@ impl Pane {
 
     /// The least end of a session among the keys `ids`; the end of time if there are none.
     pub(crate) fn first_session_end(&self, ids: Range<u32>, stitch: Stitch) -> i64 {
-        ids.map(|id| self.extent(id, stitch.extent).1 + stitch.gap).min().unwrap_or(i64::MAX)
+        ids.map(|id| self.extent(id, stitch.extent).1.saturating_add(stitch.gap))
+            .min()
+            .unwrap_or(i64::MAX)
     }
 }
