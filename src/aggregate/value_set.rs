@@ -307,7 +307,6 @@ impl ValueSet for ByteSet {
     }
 
     fn save(sets: &[&Self], out: &mut Vec<u8>) {
-        type Saved<'a> = (u64, [u64; 2], &'a [u8]);
         let mut keys = Vec::with_capacity(sets.iter().map(|set| set.len()).sum());
         for set in sets {
             let hash = hash_of(&set.long);

@@ -213,6 +213,7 @@ fn rows_of_a_pipe_come_while_it_is_open() {
         name: "standard input",
         dialect: Dialect::Csv(b','),
         live: true,
+        is_file: false,
         chunk_bytes: 1 << 20,
         ahead: 4,
         sample_bytes: 1 << 20,
