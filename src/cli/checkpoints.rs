@@ -15,6 +15,9 @@ use crate::runtime::report::RunReport;
 use crate::runtime::source::Source;
 use crate::time::window::parse_duration;
 
+/// Names of spools beside the checkpoints: of results, and of late rows.
+pub(super) const SPOOLS: [&str; 2] = ["results.spool", "late.spool"];
+
 /// How often Ctrl-C and the end of the run are looked for.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -64,9 +67,9 @@ impl RunCheckpoints {
         self.from.as_ref().map(|checkpoint| &checkpoint.manifest)
     }
 
-    /// The place of a file beside the checkpoints.
-    pub(super) fn beside(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+    /// The place of a spool beside the checkpoints, one of [`SPOOLS`].
+    pub(super) fn beside(&self, spool: &str) -> PathBuf {
+        self.dir.path().join(spool)
     }
 
     /// How far an output was written when the checkpoint was taken; 0 if it is a new one.
@@ -79,8 +82,7 @@ impl RunCheckpoints {
     }
 
     /// Says which inputs go on, begin, or are not read any more.
-    pub(super) fn tell(&self, sources: &[Arc<dyn Source>]) {
-        let Some(manifest) = self.manifest() else { return };
+    pub(super) fn tell(manifest: &Manifest, sources: &[Arc<dyn Source>]) {
         let rows = indicatif::HumanCount(manifest.rows.rows_in);
         tell(&format!("going on from checkpoint {}, behind {rows} rows", manifest.id));
         let names = sources.iter().map(|source| source.name()).collect::<Vec<_>>();
@@ -140,6 +142,11 @@ impl RunCheckpoints {
 
     /// Notes that the run has ended and its outputs are complete.
     pub(super) fn finish(&self, report: &RunReport) -> Result<(), Failure> {
-        self.dir.finish(report.totals()).map_err(|e| RunError::from(e).into())
+        self.dir.finish(report.totals()).map_err(RunError::from)?;
+        for spool in SPOOLS {
+            // It has served; in the way of nobody if it stays.
+            let _ = std::fs::remove_file(self.beside(spool));
+        }
+        Ok(())
     }
 }

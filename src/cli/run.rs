@@ -43,14 +43,12 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
     let bar = bar(args, &inputs, &outputs, &rows);
     let ends_inputs = match &checkpoints {
-        Some(checkpoints) => {
-            checkpoints.tell(&inputs.sources);
-            // Ctrl-C takes one, and ends no input.
-            Interrupt::default()
-        }
+        // Ctrl-C takes one, and ends no input.
+        Some(_) => Interrupt::default(),
         None => interrupt.clone(),
     };
-    let sources = Interruptible::wrap(inputs.sources, &ends_inputs, &rows, &cut);
+    let going_on = checkpoints.as_ref().and_then(|one| one.manifest().cloned());
+    let sources = Interruptible::wrap(inputs.sources.clone(), &ends_inputs, &rows, &cut);
     interrupt.begin();
     let engine = Engine::builder(job).sources(sources);
     let engine = match &mut checkpoints {
@@ -58,6 +56,9 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
         None => engine,
     };
     let run = engine.start(OutputSink(Arc::clone(&outputs)));
+    if let (Some(manifest), Ok(_)) = (&going_on, &run) {
+        RunCheckpoints::tell(manifest, &inputs.sources);
+    }
     if let (Ok(engine), Some(server)) = (&run, &mut server) {
         metrics::serve(server, engine);
     }

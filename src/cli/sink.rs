@@ -11,7 +11,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 
-use super::checkpoints::RunCheckpoints;
+use super::checkpoints::{RunCheckpoints, SPOOLS};
 use super::order::Ordered;
 use super::outputs::format_of_file;
 use super::rows_out::{RowsFile, RowsOut};
@@ -171,7 +171,7 @@ fn open_rows(
     checkpoints: Option<&RunCheckpoints>,
 ) -> Result<RowsOut, Failure> {
     let Some(checkpoints) = checkpoints else { return Ok(RowsOut::Plain(file.open()?)) };
-    let spool = checkpoints.beside(&format!("{name}.spool"));
+    let spool = checkpoints.beside(if name == RESULTS { SPOOLS[0] } else { SPOOLS[1] });
     Ok(file.open_cut(is_ordered, &spool, checkpoints.length_of(name)?)?)
 }
 

@@ -152,7 +152,7 @@ impl Spool {
         self.file.sync_all().map_err(|e| unwritable(&self.path)(e.to_string()))
     }
 
-    /// Gives all rows again, and removes the spool.
+    /// Gives all rows again. The spool stays until nobody can need it any more.
     pub fn replay(
         mut self,
         each: &mut dyn FnMut(RecordBatch) -> Result<(), SinkError>,
@@ -171,8 +171,6 @@ impl Spool {
                 StreamReader::try_new(&mut file, None).map_err(|e| failed(e.to_string()))?;
             stream.try_for_each(|batch| each(batch.map_err(|e| failed(e.to_string()))?))?;
         }
-        // It has served; in the way of nobody if it stays.
-        let _ = std::fs::remove_file(&self.path);
         Ok(())
     }
 }

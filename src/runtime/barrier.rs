@@ -83,7 +83,9 @@ pub(crate) struct ShardCut {
     pub(crate) rows_in: u64,
     pub(crate) rows_out: u64,
     pub(crate) windows_emitted: u64,
-    /// All windows that end at or before this are closed.
+    /// All windows that end at or before this are closed, and no producer sends rows of windows that end at or
+    /// before that.
+    pub(crate) closed: i64,
     pub(crate) passed: i64,
     /// From the first barrier to the last.
     pub(crate) alignment: Duration,

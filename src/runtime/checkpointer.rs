@@ -267,8 +267,9 @@ impl Taker {
             rows_out: sum(|shard| shard.rows_out),
         };
         let known = |time: i64| (time != i64::MIN).then_some(time);
-        let passed = cut.shards.iter().map(|shard| shard.passed).min().unwrap_or(i64::MIN);
-        let closed_to = shared.closed_to.load(Ordering::SeqCst);
+        let closed = cut.shards.iter().map(|shard| shard.closed).min().unwrap_or(i64::MIN);
+        // Of the cut: by now the engine may have gone on, to where the run that goes on from here is not yet.
+        let passed = cut.shards.iter().map(|shard| shard.passed).max().unwrap_or(i64::MIN);
         Ok(Manifest {
             format: FORMAT,
             id,
@@ -278,7 +279,7 @@ impl Taker {
             job: job_state(&shared.job),
             workers: shared.job.workers,
             rows: rows.plus(&base),
-            time: TimeState { passed: known(passed), closed_to: known(closed_to) },
+            time: TimeState { passed: known(closed), closed_to: known(passed) },
             inputs: cut.inputs.clone(),
             outputs: cut.outputs.clone(),
             hot_keys: shared.skew.as_ref().map(|skew| skew.hot_key_states()).unwrap_or_default(),

@@ -130,7 +130,9 @@ impl Intake {
             HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
         let mut router = Router::new(Arc::clone(&engine.job), hot);
-        router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
+        if !of_worker {
+            router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
+        }
         let shards = rings.len();
         Self {
             engine: Arc::clone(engine),

@@ -11,6 +11,7 @@ Commands:
   bench      Measure the engine alone
   keygroups  Show which subtask owns which key groups and keys
   diagnose   Explain the skew of a stream's keys, and what would help
+  state      Look into checkpoints
   help       Print this message or the help of the given subcommand(s)
 
 Options:

@@ -72,7 +72,8 @@ impl Shard {
             rows_in: self.stats.rows_in,
             rows_out: self.stats.rows_out,
             windows_emitted: self.stats.windows_emitted,
-            passed: self.watermark,
+            closed: self.watermark,
+            passed: self.passed,
             alignment,
             capture: started.elapsed(),
         });
