@@ -7,7 +7,8 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use crate::aggregate::plan::{Plan, Scope};
 use crate::aggregate::revision::REVISION;
 use crate::aggregate::spec::Aggregate;
-use crate::error::{ConfigError, nearest_name};
+use crate::column::find_column;
+use crate::error::ConfigError;
 use crate::kernel::Isa;
 pub use crate::key::encode::HotList;
 use crate::key::encode::KeyEncoder;
@@ -569,28 +570,4 @@ fn positive(what: &'static str, value: usize, max: usize) -> Result<(), ConfigEr
     }
     let expected = if max == usize::MAX { "at least 1".into() } else { format!("1 to {max}") };
     Err(ConfigError::OutOfRange { what, found: value.to_string(), expected })
-}
-
-/// Index of the column `name`, which must be there once.
-pub(crate) fn find_column(schema: &Schema, name: &str, role: &str) -> Result<usize, ConfigError> {
-    let mut found = schema
-        .fields()
-        .iter()
-        .enumerate()
-        .filter(|(_, field)| field.name() == name)
-        .map(|(i, _)| i);
-    match (found.next(), found.next()) {
-        (Some(column), None) => Ok(column),
-        (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),
-        (None, _) => {
-            let available =
-                schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
-            Err(ConfigError::UnknownColumn {
-                role: role.to_owned(),
-                name: name.to_owned(),
-                nearest: nearest_name(name, &available),
-                available,
-            })
-        }
-    }
 }

@@ -81,7 +81,7 @@ impl Stages {
         self.job.keys.encode(batch, &mut self.keys)?;
         self.columns.clear();
         for input in &self.job.plan.inputs {
-            self.columns.push(input.read(batch)?);
+            self.columns.push(input.read(batch, self.job.isa)?);
         }
         let rows = u32::try_from(batch.num_rows()).expect("row numbers are 32 bits");
         self.rows.clear();

@@ -81,10 +81,11 @@ impl<S: ValueSet> Keyed for Distinct<S> {
 
     fn merge(&self, into: &mut Values<S>, from: &Values<S>) {
         into.own.extend(&from.own);
-        from.buckets
-            .iter()
-            .flat_map(|buckets| buckets.iter())
-            .for_each(|bucket| into.own.extend(bucket));
+        let Some(from) = &from.buckets else { return };
+        // Bucket by bucket, so that no set of all values is built, and grown, beside them.
+        let buckets = into.buckets.get_or_insert_default();
+        buckets.resize_with(from.len(), S::default);
+        buckets.iter_mut().zip(from.iter()).for_each(|(into, from)| into.extend(from));
     }
 
     fn absorb(&self, into: &mut Values<S>, from: &mut Values<S>) {

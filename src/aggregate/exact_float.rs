@@ -17,6 +17,7 @@
 //! 272 bytes for each key that needs a spill.
 
 use crate::aggregate::saved::{no_bytes, put_words, some_bytes};
+use crate::aggregate::spill::{self, is_full};
 use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Damaged, Side};
 
@@ -153,13 +154,6 @@ fn add_to_window(window: &mut [u64; 3], value: f64) -> bool {
     is_full(window[2])
 }
 
-/// Whether the window's sum may be beyond 2^190 of its units: the next addition still fits, the one
-/// after might not.
-#[inline(always)]
-fn is_full(top: u64) -> bool {
-    (top ^ top << 1) >> 63 != 0
-}
-
 /// What [`add_to_window`] left to do.
 #[cold]
 #[inline(never)]
@@ -196,49 +190,21 @@ fn add_outside(state: &mut [u64; WORDS], side: &mut Side, value: f64) {
     }
     // The last bit of a float of exponent 1, and of a subnormal (0), is that of the spill.
     let at = usize::try_from(exponent.max(1) - 1).expect("an exponent");
-    add_to_spill(spill_of(state, side), wide::split(sign(significand)), at);
+    spill::add(spill_of(state, side), wide::split(sign(significand)), at);
 }
 
 /// The spill of this row, made if there is none.
 fn spill_of<'a>(state: &mut [u64; WORDS], side: &'a mut Side) -> &'a mut Spill {
     let Side::Floats(spills) = side else { unreachable!("`new_side` of a float sum makes spills") };
-    let index = spill_index(state).unwrap_or_else(|| {
-        spills.push([0; 34]);
-        let number = u32::try_from(spills.len()).expect("a pane holds fewer than 2^32 keys");
-        state[3] |= u64::from(number);
-        spills.len() - 1
-    });
-    &mut spills[index]
-}
-
-#[expect(clippy::cast_possible_truncation, reason = "the low 32 bits are meant")]
-fn spill_index(state: &[u64]) -> Option<usize> {
-    (state[3] as u32).checked_sub(1).map(|index| index as usize)
+    spill::of_row(&mut state[3], spills)
 }
 
 /// Moves the window's sum to the spill.
 fn empty_window(state: &mut [u64; WORDS], side: &mut Side) {
     let window = [state[0], state[1], state[2]];
     let at = usize::try_from(WINDOW_EXPONENT - SPILL_EXPONENT).expect("the window is coarser");
-    add_to_spill(spill_of(state, side), window, at);
+    spill::add(spill_of(state, side), window, at);
     state[..3].fill(0);
-}
-
-/// Adds the signed `words`, shifted up by `at` bits.
-fn add_to_spill<const N: usize>(spill: &mut Spill, words: [u64; N], at: usize) {
-    let sign = wide::sign_word(&words);
-    let word = |i: usize| words.get(i).copied().unwrap_or(sign);
-    let shift = at % 64;
-    let mut carry = false;
-    for (i, into) in spill[at / 64..].iter_mut().enumerate() {
-        let below = if i == 0 { 0 } else { word(i - 1) };
-        let more = if shift == 0 { word(i) } else { word(i) << shift | below >> (64 - shift) };
-        (*into, carry) = into.carrying_add(more, carry);
-        // Nothing changes further up: adding 0 without, or all ones with, a carry.
-        if i > N && carry == (sign != 0) {
-            return;
-        }
-    }
 }
 
 /// Adds the sum in `from` to the sum in `into`.
@@ -252,20 +218,21 @@ pub(super) fn merge(into: &mut [u64], into_side: &mut Side, from: &[u64], from_s
     if is_full(into[2]) {
         empty_window(into, into_side);
     }
-    if let Some(spill) = spill(from, from_side) {
-        wide::add(spill_of(into, into_side), spill);
+    if let Some(spilled) = spilled(from, from_side) {
+        wide::add(spill_of(into, into_side), spilled);
     }
 }
 
-fn spill<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
-    let index = spill_index(state)?;
+/// The spill of this row, if it has one.
+fn spilled<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
+    let index = spill::index(state[3])?;
     let Side::Floats(spills) = side else { unreachable!("`new_side` of a float sum makes spills") };
     Some(&spills[index])
 }
 
 /// Appends the spill, if there is one.
 pub(super) fn save(state: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
-    let spill = spill(state, side);
+    let spill = spilled(state, side);
     put_words(out, spill.into_iter().flatten().copied());
     spill.is_some()
 }
@@ -281,7 +248,7 @@ pub(super) fn restore(
     if unknown != 0 || is_full(state[2]) {
         return Err(Damaged::new("the words of a sum of floats", format!("{state:x?}")));
     }
-    if spill_index(state).is_none() {
+    if spill::index(state[3]).is_none() {
         return no_bytes(saved);
     }
     let mut reader = some_bytes(saved)?;
@@ -319,12 +286,12 @@ fn special(state: &[u64]) -> Option<f64> {
 
 /// The exact sum: a number and the power of two it is to be multiplied with.
 fn total(state: &[u64], side: &Side) -> (Magnitude, i32) {
-    match spill(state, side) {
+    match spilled(state, side) {
         None => (Magnitude::of(&state[..3]), WINDOW_EXPONENT),
-        Some(spill) => {
-            let mut total = *spill;
+        Some(spilled) => {
+            let mut total = *spilled;
             let at = usize::try_from(WINDOW_EXPONENT - SPILL_EXPONENT).expect("positive");
-            add_to_spill(&mut total, [state[0], state[1], state[2]], at);
+            spill::add(&mut total, [state[0], state[1], state[2]], at);
             (Magnitude::of(&total), SPILL_EXPONENT)
         }
     }

@@ -11,6 +11,7 @@
 //! that a value was not finite.
 
 use crate::aggregate::saved::{Reader, put_words};
+use crate::aggregate::spill::{self, is_full};
 use crate::aggregate::wide::{self, Magnitude};
 use crate::aggregate::{Damaged, Side};
 
@@ -84,7 +85,7 @@ fn add_units(state: &mut [u64], side: &mut Side, negative: bool, units: u128, ex
         return add_far(state, side, negative, units, exponent);
     }
     add_to_window(state, negative, units, at.unsigned_abs());
-    if is_full(state) {
+    if is_full(state[WINDOW - 1]) {
         empty_window(state, side);
     }
 }
@@ -106,12 +107,6 @@ fn add_to_window(state: &mut [u64; WORDS], negative: bool, units: u128, at: u32)
     }
 }
 
-/// Whether the next addition may not fit any more: the two highest bits differ.
-#[inline(always)]
-fn is_full(state: &[u64; WORDS]) -> bool {
-    (state[WINDOW - 1] ^ state[WINDOW - 1] << 1) >> 63 != 0
-}
-
 /// Adds what begins below the window, or may reach beyond it.
 #[cold]
 #[inline(never)]
@@ -128,14 +123,14 @@ fn add_far(state: &mut [u64; WORDS], side: &mut Side, negative: bool, units: u12
         // Moved up as far as the shift allows, the rest stays in the units.
         let lift = (at - (WINDOW_BITS - 128)).max(0).unsigned_abs();
         add_to_window(state, negative, units << lift, at.unsigned_abs() - lift);
-        if is_full(state) {
+        if is_full(state[WINDOW - 1]) {
             empty_window(state, side);
         }
         return;
     }
     let [low, high] = wide::split(units.cast_signed());
     let words = if negative { negated([low, high, 0]) } else { [low, high, 0] };
-    add_to_spill(spill_of(state, side), words, (exponent - SPILL_EXPONENT).unsigned_abs() as usize);
+    spill::add(spill_of(state, side), words, (exponent - SPILL_EXPONENT).unsigned_abs() as usize);
 }
 
 fn negated<const N: usize>(words: [u64; N]) -> [u64; N] {
@@ -150,38 +145,22 @@ fn negated<const N: usize>(words: [u64; N]) -> [u64; N] {
 /// The spill of this row, made if there is none.
 fn spill_of<'a>(state: &mut [u64; WORDS], side: &'a mut Side) -> &'a mut Spill {
     let Side::Products(spills) = side else { unreachable!("`new_side` of moments makes spills") };
-    let index = spill_index(state).unwrap_or_else(|| {
-        spills.push([0; 67]);
-        state[WINDOW] |= u64::from(u32::try_from(spills.len()).expect("fewer than 2^32 spills"));
-        spills.len() - 1
-    });
-    &mut spills[index]
+    spill::of_row(&mut state[WINDOW], spills)
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "the low 32 bits are meant")]
-fn spill_index(state: &[u64]) -> Option<usize> {
-    (state[WINDOW] as u32).checked_sub(1).map(|index| index as usize)
+/// The spill of this row, if it has one.
+fn spilled<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
+    let index = spill::index(state[WINDOW])?;
+    let Side::Products(spills) = side else { unreachable!("`new_side` of moments makes spills") };
+    Some(&spills[index])
 }
 
 /// Moves the window's sum to the spill.
 fn empty_window(state: &mut [u64; WORDS], side: &mut Side) {
     let window: [u64; WINDOW] = state[..WINDOW].try_into().expect("the window's words");
     let at = (WINDOW_EXPONENT - SPILL_EXPONENT).unsigned_abs() as usize;
-    add_to_spill(spill_of(state, side), window, at);
+    spill::add(spill_of(state, side), window, at);
     state[..WINDOW].fill(0);
-}
-
-/// Adds the signed `words`, shifted up by `at` bits.
-fn add_to_spill<const N: usize>(spill: &mut Spill, words: [u64; N], at: usize) {
-    let sign = wide::sign_word(&words);
-    let word = |i: usize| words.get(i).copied().unwrap_or(sign);
-    let shift = at % 64;
-    let mut carry = false;
-    for (i, into) in spill[at / 64..].iter_mut().enumerate() {
-        let below = if i == 0 { 0 } else { word(i - 1) };
-        let more = if shift == 0 { word(i) } else { word(i) << shift | below >> (64 - shift) };
-        (*into, carry) = into.carrying_add(more, carry);
-    }
 }
 
 /// Adds the sum in `from` to the sum in `into`.
@@ -190,30 +169,24 @@ pub(super) fn merge(into: &mut [u64], into_side: &mut Side, from: &[u64], from_s
     // Neither is full, so their sum fits.
     wide::add(&mut into[..WINDOW], &from[..WINDOW]);
     into[WINDOW] |= from[WINDOW] & NOT_FINITE;
-    if is_full(into) {
+    if is_full(into[WINDOW - 1]) {
         empty_window(into, into_side);
     }
-    if let Some(spill) = spill(from, from_side) {
-        wide::add(spill_of(into, into_side), spill);
+    if let Some(spilled) = spilled(from, from_side) {
+        wide::add(spill_of(into, into_side), spilled);
     }
-}
-
-fn spill<'a>(state: &[u64], side: &'a Side) -> Option<&'a Spill> {
-    let index = spill_index(state)?;
-    let Side::Products(spills) = side else { unreachable!("moments have spills") };
-    Some(&spills[index])
 }
 
 /// Appends the spill of a sum, if there is one.
 pub(super) fn save(state: &[u64], side: &Side, out: &mut Vec<u8>) -> bool {
-    let spill = spill(state, side);
+    let spill = spilled(state, side);
     put_words(out, spill.into_iter().flatten().copied());
     spill.is_some()
 }
 
 /// Whether the words of a sum refer to a spill.
 pub(super) fn has_spill(state: &[u64]) -> bool {
-    spill_index(state).is_some()
+    spill::index(state[WINDOW]).is_some()
 }
 
 /// Takes back the words of a sum, and its spill if it has one. Whether a value was not finite is noted in
@@ -226,7 +199,7 @@ pub(super) fn restore(
 ) -> Result<(), Damaged> {
     let state: &mut [u64; WORDS] = state.try_into().expect("the words of an exact sum");
     let flags = if may_note { NOT_FINITE } else { 0 };
-    if state[WINDOW] & !(flags | u64::from(u32::MAX)) != 0 || is_full(state) {
+    if state[WINDOW] & !(flags | u64::from(u32::MAX)) != 0 || is_full(state[WINDOW - 1]) {
         return Err(Damaged::new("the words of an exact sum", format!("{state:x?}")));
     }
     if has_spill(state) {
@@ -242,12 +215,12 @@ pub(super) fn total(state: &[u64], side: &Side) -> Option<(Magnitude, i32)> {
     if state[WINDOW] & NOT_FINITE != 0 {
         return None;
     }
-    let Some(spill) = spill(state, side) else {
+    let Some(spilled) = spilled(state, side) else {
         return Some((Magnitude::of(&state[..WINDOW]), WINDOW_EXPONENT));
     };
-    let mut total = *spill;
+    let mut total = *spilled;
     let window: [u64; WINDOW] = state[..WINDOW].try_into().expect("the window's words");
     let at = (WINDOW_EXPONENT - SPILL_EXPONENT).unsigned_abs() as usize;
-    add_to_spill(&mut total, window, at);
+    spill::add(&mut total, window, at);
     Some((Magnitude::of(&total), SPILL_EXPONENT))
 }

@@ -18,12 +18,7 @@ impl Plan {
     /// Keeps the extent of the schema's column `column`, which holds event times, besides all else; answers
     /// its first word among those of the accumulators.
     pub(crate) fn keep_extent(&mut self, column: usize) -> usize {
-        let input = Input::Column(column);
-        let known = self.inputs.iter().position(|known| known.is_same(&input));
-        let column = known.unwrap_or_else(|| {
-            self.inputs.push(input);
-            self.inputs.len() - 1
-        });
+        let column = self.input(Input::Column(column));
         let offset = self.words;
         self.words += Extent.words();
         self.accumulators.push(Placed {

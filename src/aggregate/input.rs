@@ -54,18 +54,18 @@ impl Input {
         }
     }
 
-    /// Makes the column of `batch`.
-    pub(crate) fn read(&self, batch: &RecordBatch) -> Result<Column, RunError> {
+    /// Makes the column of `batch`, by the instructions of `isa`.
+    pub(crate) fn read(&self, batch: &RecordBatch, isa: Isa) -> Result<Column, RunError> {
         // The most frequent case by far.
         if let Self::Column(column) = self {
             return Column::from_array(batch.column(*column)).map_err(|error| failed(&error));
         }
-        self.make(batch)
+        self.make(batch, isa)
     }
 
-    fn make(&self, batch: &RecordBatch) -> Result<Column, RunError> {
+    fn make(&self, batch: &RecordBatch, isa: Isa) -> Result<Column, RunError> {
         Ok(match self {
-            Self::Column(_) => self.read(batch)?,
+            Self::Column(_) => self.read(batch, isa)?,
             Self::Floats(column) => {
                 let floats = cast(batch.column(*column), &DataType::Float64);
                 floats
@@ -73,7 +73,7 @@ impl Input {
                     .map_err(|error| failed(&error))?
             }
             Self::Pair(pair) => {
-                let pair = [pair[0].read(batch)?, pair[1].read(batch)?];
+                let pair = [pair[0].read(batch, isa)?, pair[1].read(batch, isa)?];
                 let nulls = NullBuffer::union(pair[0].nulls.as_ref(), pair[1].nulls.as_ref());
                 Column { values: Lane::Pair(Arc::new(pair)), nulls }
             }
@@ -81,7 +81,7 @@ impl Input {
             Self::Keys(encoder) => {
                 let mut keys = KeyBatch::default();
                 encoder.encode(batch, &mut keys)?;
-                keys.hash_all(Isa::best());
+                keys.hash_all(isa);
                 let nulls = nulls_of(encoder.columns().iter().map(|column| batch.column(*column)));
                 Column { values: Lane::Keys(Arc::new(keys)), nulls }
             }

@@ -23,6 +23,7 @@ pub(crate) mod filter;
 pub(crate) mod spec;
 mod emit;
 mod saved;
+mod spill;
 mod exact_float;
 mod number;
 mod primitive;

@@ -171,19 +171,11 @@ impl Plan {
         for index in order {
             let bundle = &draft.bundles[index];
             let filter = bundle.filter.map(|filter| {
-                *masks[filter].get_or_insert_with(|| {
-                    self.inputs.push(Input::Mask(draft.filters[filter].1.clone()));
-                    self.inputs.len() - 1
-                })
+                *masks[filter]
+                    .get_or_insert_with(|| self.input(Input::Mask(draft.filters[filter].1.clone())))
             });
             let (accumulator, input) = bundle.accumulator(scope);
-            let column = input.map(|input| {
-                let known = self.inputs.iter().position(|known| known.is_same(&input));
-                known.unwrap_or_else(|| {
-                    self.inputs.push(input);
-                    self.inputs.len() - 1
-                })
-            });
+            let column = input.map(|input| self.input(input));
             places[index] = self.accumulators.len();
             let offset = self.words;
             self.words += accumulator.words();
@@ -191,6 +183,15 @@ impl Plan {
             self.accumulators.push(Placed { accumulator, offset, column, filter, spreads });
         }
         places
+    }
+
+    /// The number of `input`, which is read once however many ask for it.
+    pub(super) fn input(&mut self, input: Input) -> usize {
+        let known = self.inputs.iter().position(|known| known.is_same(&input));
+        known.unwrap_or_else(|| {
+            self.inputs.push(input);
+            self.inputs.len() - 1
+        })
     }
 
     /// Whether any accumulator spreads rows of hot keys.

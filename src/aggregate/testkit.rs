@@ -130,7 +130,7 @@ impl Kit {
         let mut keys = KeyBatch::default();
         self.keys.encode(batch, &mut keys).expect("integers are keys");
         keys.hash_all(Isa::best());
-        let read = self.plan.inputs.iter().map(|input| input.read(batch));
+        let read = self.plan.inputs.iter().map(|input| input.read(batch, self.plan.isa));
         let columns = read.collect::<Result<_, _>>().expect("the batch has the plan's schema");
         let key_of = batch.column(0).as_primitive::<Int64Type>().values().to_vec();
         let rows = u32::try_from(batch.num_rows()).expect("a batch has less than 2^32 rows");

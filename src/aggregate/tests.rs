@@ -117,7 +117,7 @@ impl Dice {
 
 fn columns_of(plan: &Plan, array: &ArrayRef) -> Vec<Column> {
     let batch = RecordBatch::try_from_iter([("v", ArrayRef::clone(array))]).unwrap();
-    plan.inputs.iter().map(|input| input.read(&batch).unwrap()).collect()
+    plan.inputs.iter().map(|input| input.read(&batch, plan.isa).unwrap()).collect()
 }
 
 /// Rows one after the other into one pane.

@@ -3,6 +3,8 @@
 //! [`options`](super::options) makes validated options of it. The comments on the fields are what
 //! `saltmill help SUBCOMMAND` prints, so each ends with an example.
 
+#![expect(clippy::doc_markdown, reason = "the comments are help texts, printed as they are")]
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -30,7 +32,7 @@ pub(super) enum Command {
     ///
     ///   saltmill run orders.csv --key user_id --time ts --window tumbling:1m --agg 'count, sum(amount)'
     ///
-    /// Output columns: `window_start` and `window_end` (with a window), the key columns, then the
+    /// Output columns: window_start and window_end (with a window), the key columns, then the
     /// aggregates in the order asked for.
     #[command(verbatim_doc_comment)]
     Run(Box<RunArgs>),
@@ -251,7 +253,7 @@ pub(super) struct BenchArgs {
     #[arg(long, help_heading = "Output")]
     pub(super) json: bool,
 
-    /// Write what the last run did as JSON, as `run --stats` does
+    /// Write what the last run did as JSON, as run --stats does
     ///
     /// Example: --stats stats.json
     #[arg(long, value_name = "FILE", help_heading = "Output")]
@@ -296,12 +298,12 @@ pub(super) struct JobArgs {
 
     /// What to compute per key and window
     ///
-    /// count, count(x), count(distinct x, y), sum(x), `sum_decimal(x)`, min(x), max(x), avg(x), mode(x), median(x),
-    /// `approx_quantile(x, 0.99)`, `approx_distinct(x)`, `var_samp(x)`, `var_pop(x)`, `stddev_samp(x)`,
-    /// `stddev_pop(x)`, `covar_samp(y, x)`, `covar_pop(y, x)`, corr(y, x), first(x) and last(x) by event time,
-    /// `arg_min(x, by)`, `arg_max(x, by)`, `top_n(x, 3)`, `bottom_n(x, 3, payload)`, `any_value(x)`, `bool_and(x)`,
-    /// `bool_or(x)`, `bit_and(x)`, `bit_or(x)`, `bit_xor(x)`. Each with an optional `filter (where CONDITION)`, then an
-    /// optional `as NAME`. A condition compares columns with literals and columns (=, <>, <, <=, >, >=, between,
+    /// count, count(x), count(distinct x, y), sum(x), sum_decimal(x), min(x), max(x), avg(x), mode(x), median(x),
+    /// approx_quantile(x, 0.99), approx_distinct(x), var_samp(x), var_pop(x), stddev_samp(x),
+    /// stddev_pop(x), covar_samp(y, x), covar_pop(y, x), corr(y, x), first(x) and last(x) by event time,
+    /// arg_min(x, by), arg_max(x, by), top_n(x, 3), bottom_n(x, 3, payload), any_value(x), bool_and(x),
+    /// bool_or(x), bit_and(x), bit_or(x), bit_xor(x). Each with an optional filter (where CONDITION), then an
+    /// optional as NAME. A condition compares columns with literals and columns (=, <>, <, <=, >, >=, between,
     /// in, is null) and joins that by and, or, not; text and times stand in single quotes.
     /// Example: --agg 'count, sum(amount) filter (where paid) as total, max("odd name")'
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
@@ -332,7 +334,7 @@ pub(super) struct JobArgs {
     /// tumbling:1d@Europe/Berlin, tumbling:1w@ZONE, tumbling:1mo@ZONE, and multiples; weeks and months
     /// without a zone are of UTC. Timestamps without a zone are taken as UTC.
     /// hopping: a window of SIZE starts every SLIDE, and a row is in all that hold its time (if SLIDE is
-    /// longer than SIZE there are gaps, whose rows are rejected as `between_windows`).
+    /// longer than SIZE there are gaps, whose rows are rejected as between_windows).
     /// cumulate: windows that start together every MAX and end STEP apart, so that each gives the result
     /// so far. session: per key, from a row to GAP after the last row that follows less than GAP after the
     /// one before it; a row is late if it lies further back than --out-of-orderness.

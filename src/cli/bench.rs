@@ -12,7 +12,7 @@ use super::options::JobOptions;
 use super::stats::StatsFile;
 use super::variant::variant;
 use super::{Failure, outputs, tell, warning};
-use crate::config::find_column;
+use crate::column::find_column;
 use crate::error::ConfigError;
 use crate::io::{Inputs, open};
 use crate::runtime::report::SkewTable;
@@ -31,6 +31,7 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
     let variants = variants.collect::<Result<Vec<_>, _>>()?;
     let others = variants.iter().map(JobOptions::new).collect::<Result<Vec<_>, _>>()?;
     for options in std::iter::once(&options).chain(&others) {
+        options.check_repeatable()?;
         outputs::check_distinct(&options.inputs, &[("--stats", args.stats.as_ref())])?;
     }
     check_stdin(&options, &others)?;

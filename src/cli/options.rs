@@ -212,8 +212,23 @@ impl JobOptions {
     /// Whether both compute the same from the same rows.
     pub(super) fn computes_the_same(&self, other: &Self) -> bool {
         (&self.keys, &self.aggregates, &self.time) == (&other.keys, &other.aggregates, &other.time)
-            && (self.window, self.out_of_orderness, self.idle_timeout)
-                == (other.window, other.out_of_orderness, other.idle_timeout)
+            && (self.window, self.out_of_orderness, self.allowed_lateness)
+                == (other.window, other.out_of_orderness, other.allowed_lateness)
+            && (self.idle_timeout, self.emit_every) == (other.idle_timeout, other.emit_every)
+    }
+
+    /// Refuses what gives other results each time, where runs are to be compared.
+    pub(super) fn check_repeatable(&self) -> Result<(), ConfigError> {
+        let why = if matches!(self.window, Window::ProcessingTime { .. }) {
+            "bench compares the results of its runs, but windows of processing time go by the clock \
+             and differ from run to run; use event time (--time COL --window tumbling:SIZE), or run"
+        } else if self.emit_every.is_some() {
+            "bench compares the results of its runs, but early results come by the clock and differ \
+             from run to run; leave --emit-every out, or use run"
+        } else {
+            return Ok(());
+        };
+        Err(ConfigError::Inconsistent(why.to_owned()))
     }
 
     pub(super) fn has_windows(&self) -> bool {

@@ -17,10 +17,12 @@ use arrow::datatypes::i256;
 use crate::key::batch::KeyBatch;
 
 mod bytes;
+mod find;
 mod floats;
 mod lane;
 
 pub(crate) use bytes::{BytesArray, BytesColumn, BytesVisitor};
+pub(crate) use find::find_column;
 pub(crate) use floats::canonical_floats;
 pub(crate) use lane::{LaneKind, value_type};
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, TimeUnit};
 
-use super::{EventTime, JobBuilder, find_column};
+use super::{EventTime, JobBuilder};
+use crate::column::find_column;
 use crate::error::ConfigError;
 use crate::time::clock::Clock;
 use crate::time::event_time::{Unit, limits};

@@ -16,7 +16,7 @@ const SHORT_B: u64 = 0xe703_7ed1_a0b4_28db;
 /// Hash of a key that is one 64-bit word: the finalizer of `SplitMix64` (Steele, Lea, Flood 2014) after
 /// one step of its sequence. A bijection: different words never share a hash.
 #[inline(always)]
-#[cfg(not(force_hash_collisions))]
+#[cfg(not(feature = "force-hash-collisions"))]
 pub(crate) fn hash_word(word: u64) -> u64 {
     let mut x = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -27,7 +27,7 @@ pub(crate) fn hash_word(word: u64) -> u64 {
 /// Hash of a byte key that fits into two words (see `batch::short_words`): a folded 128-bit product,
 /// then one multiplicative step so that its high bits depend on all of it.
 #[inline(always)]
-#[cfg(not(force_hash_collisions))]
+#[cfg(not(feature = "force-hash-collisions"))]
 pub(crate) fn hash_short(w0: u64, w1: u64) -> u64 {
     let product = u128::from(w0 ^ SHORT_A) * u128::from(w1 ^ SHORT_B);
     #[expect(clippy::cast_possible_truncation, reason = "both halves are taken")]
@@ -38,16 +38,16 @@ pub(crate) fn hash_short(w0: u64, w1: u64) -> u64 {
 
 /// Hash of a byte key too long for two words: rapidhash V3, the function, with its default secrets.
 #[inline]
-#[cfg(not(force_hash_collisions))]
+#[cfg(not(feature = "force-hash-collisions"))]
 pub(crate) fn hash_long(bytes: &[u8]) -> u64 {
     rapidhash::v3::rapidhash_v3(bytes)
 }
 
 /// Test build in which all keys but NULL collide, so that every comparison of keys is exercised.
-#[cfg(force_hash_collisions)]
+#[cfg(feature = "force-hash-collisions")]
 pub(crate) use collisions::{hash_long, hash_short, hash_word};
 
-#[cfg(force_hash_collisions)]
+#[cfg(feature = "force-hash-collisions")]
 mod collisions {
     pub(crate) fn hash_word(_: u64) -> u64 {
         0x7777_7777_7777_7777
@@ -60,7 +60,7 @@ mod collisions {
     }
 }
 
-#[cfg(all(test, not(force_hash_collisions)))]
+#[cfg(all(test, not(feature = "force-hash-collisions")))]
 #[expect(clippy::cast_possible_truncation, reason = "small numbers of a test")]
 mod tests {
     use super::*;

@@ -123,6 +123,9 @@ impl Families<'_> {
         gauge("shard_queue_messages", "Batches and control messages that wait for it", &|s| {
             to_f64(s.queue_messages)
         })?;
+        gauge("shard_open_windows", "Windows that have rows and are not closed", &|s| {
+            to_f64(s.open_windows)
+        })?;
         gauge("shard_state_keys", "Keys in its state, summed over open windows", &|s| {
             to_f64(s.state_keys)
         })?;

@@ -306,7 +306,7 @@ impl HotKeys {
         counts.clear();
         counts.resize(self.slots.len() + 1, 0);
         // Numbers without NULL: their hash is a bijection.
-        if keys.width == 1 && keys.nulls.is_none() && !cfg!(force_hash_collisions) {
+        if keys.width == 1 && keys.nulls.is_none() && !cfg!(feature = "force-hash-collisions") {
             for (place, _) in found.iter() {
                 counts[*place as usize + 1] += 1;
             }

@@ -26,6 +26,7 @@ struct ShardCells {
     rows_hot: AtomicU64,
     rows_out: AtomicU64,
     windows_emitted: AtomicU64,
+    open_windows: AtomicU64,
     busy_ns: AtomicU64,
     idle_ns: AtomicU64,
     backpressured_ns: AtomicU64,
@@ -46,6 +47,7 @@ impl Default for ShardCells {
             rows_hot: zero(),
             rows_out: zero(),
             windows_emitted: zero(),
+            open_windows: zero(),
             busy_ns: zero(),
             idle_ns: zero(),
             backpressured_ns: zero(),
@@ -67,6 +69,11 @@ impl ShardMeter {
         self.cells.rows_hot.store(rows_hot, Relaxed);
         self.cells.rows_out.store(rows_out, Relaxed);
         self.cells.windows_emitted.store(windows, Relaxed);
+    }
+
+    /// Stores how many windows are open.
+    pub(crate) fn store_windows(&self, open: usize) {
+        self.cells.open_windows.store(open as u64, Relaxed);
     }
 
     /// Stores what a worker did with its time.
@@ -121,6 +128,7 @@ impl ShardMeter {
             rows_hot: cells.rows_hot.load(Relaxed),
             rows_out: cells.rows_out.load(Relaxed),
             windows_emitted: cells.windows_emitted.load(Relaxed),
+            open_windows: cells.open_windows.load(Relaxed),
             busy: time(&cells.busy_ns),
             idle: time(&cells.idle_ns),
             backpressured: time(&cells.backpressured_ns),
@@ -285,6 +293,8 @@ pub struct ShardMetrics {
     pub rows_out: u64,
     /// Windows closed.
     pub windows_emitted: u64,
+    /// Windows that have rows and are not closed.
+    pub open_windows: u64,
     /// Time its thread worked.
     pub busy: Duration,
     /// Time its thread had nothing to do.

@@ -86,7 +86,7 @@ impl Router {
         self.job.keys.encode(batch, &mut prepared.keys)?;
         prepared.columns.clear();
         for input in &self.job.plan.inputs {
-            prepared.columns.push(input.read(batch)?);
+            prepared.columns.push(input.read(batch, self.job.isa)?);
         }
         prepared.parts.resize_with(self.job.workers, Part::default);
         for part in &mut prepared.parts {

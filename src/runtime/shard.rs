@@ -246,6 +246,7 @@ impl Shard {
         let meter = &self.engine.meters[self.id];
         let ShardStats { rows_in, rows_out, windows_emitted, .. } = self.stats;
         meter.store_rows(rows_in + rows_hot, rows_hot, rows_out, windows_emitted);
+        meter.store_windows(self.windows.len());
         meter.store_watermark(self.watermark);
     }
 

@@ -26,13 +26,13 @@ use std::collections::BTreeMap;
 pub enum LedgerError {
     /// A partial set came twice.
     #[error(
-        "partial set {number} of ingest {ingest} for window {window} came twice (next was \
+        "partial set {number} of ingest {ingest} for the window that ends at {window} came twice (next was \
          {expected}); the run's results cannot be trusted, please report this as a bug"
     )]
     Duplicate {
         /// Sender.
         ingest: u32,
-        /// Start of the window.
+        /// End of the window, or of the first of the windows that the rows lie in.
         window: i64,
         /// Number that came.
         number: u32,
@@ -41,13 +41,13 @@ pub enum LedgerError {
     },
     /// A partial set was lost or overtaken.
     #[error(
-        "partial set {number} of ingest {ingest} for window {window} came before set {expected}; \
+        "partial set {number} of ingest {ingest} for the window that ends at {window} came before set {expected}; \
          the run's results cannot be trusted, please report this as a bug"
     )]
     Gap {
         /// Sender.
         ingest: u32,
-        /// Start of the window.
+        /// End of the window, or of the first of the windows that the rows lie in.
         window: i64,
         /// Number that came.
         number: u32,
@@ -56,26 +56,26 @@ pub enum LedgerError {
     },
     /// A partial set or closing came for a window that its ingest had closed.
     #[error(
-        "ingest {ingest} sent something for window {window} after closing window {closed}; \
+        "ingest {ingest} sent something for the window that ends at {window} after closing the one that ends at {closed}; \
          the run's results cannot be trusted, please report this as a bug"
     )]
     Late {
         /// Sender.
         ingest: u32,
-        /// Start of the window.
+        /// End of the window, or of the first of the windows that the rows lie in.
         window: i64,
-        /// Last window that the ingest closed.
+        /// End of the last window that the ingest closed.
         closed: i64,
     },
     /// The number of sets at closing is not the number that came.
     #[error(
-        "ingest {ingest} closed window {window} with {sent} partial sets but {received} came; \
+        "ingest {ingest} closed the window that ends at {window} with {sent} partial sets but {received} came; \
          the run's results cannot be trusted, please report this as a bug"
     )]
     Count {
         /// Sender.
         ingest: u32,
-        /// Start of the window.
+        /// End of the window, or of the first of the windows that the rows lie in.
         window: i64,
         /// Sets sent, as the ingest says.
         sent: u32,
@@ -84,13 +84,13 @@ pub enum LedgerError {
     },
     /// A window was passed over, or the run ended, with partial sets but no closing.
     #[error(
-        "ingest {ingest} sent {received} partial sets for window {window} and never closed it; \
+        "ingest {ingest} sent {received} partial sets for the window that ends at {window} and never closed it; \
          the run's results cannot be trusted, please report this as a bug"
     )]
     NeverClosed {
         /// Sender.
         ingest: u32,
-        /// Start of the window.
+        /// End of the window, or of the first of the windows that the rows lie in.
         window: i64,
         /// Sets received.
         received: u32,
@@ -112,8 +112,8 @@ impl<W> Default for Account<W> {
     }
 }
 
-/// A shard's record of partial sets. See the module's documentation. `W` names a window; messages show
-/// it as a number.
+/// A shard's record of partial sets. See the module's documentation. `W` names a window, or the windows
+/// that some rows lie in; as a number, for messages, it is the end of the first one.
 #[derive(Debug, Clone)]
 pub struct Ledger<W = i64> {
     accounts: Vec<Account<W>>,

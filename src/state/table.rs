@@ -40,7 +40,8 @@ const INDEX_CACHED: usize = if cfg!(test) { 128 } else { 8192 };
 /// searches that go on past the first slot are mispredicted.
 const INDEX_SPARSE: usize = if cfg!(test) { 128 } else { 8192 };
 
-/// Entries of an empty table's index. At least two blocks, so that a block always finds room.
+/// Entries of an empty table's index: small, since a pane may have few keys, and enough that its first keys
+/// do not make it grow.
 const INDEX_MIN: usize = 128;
 
 /// The rows being looked up, and what is found.

@@ -3,6 +3,7 @@
 //!
 //! - `usage`: help, exit codes, options that are wrong.
 //! - `bad_input`: inputs and outputs that are wrong; each gets one clear line, or its rows are counted.
+//! - `aggregates`: what cannot be aggregated, windows that cannot be, and odd values that can.
 //! - `streaming`: results while standard input is open, closed pipes, Ctrl-C.
 //! - `outputs`: statistics, late and rejected rows, formats, `gen` and `bench`.
 //! - `windows`: every kind of window, lateness, limits.
@@ -17,6 +18,7 @@ mod support;
 
 mod usage;
 mod bad_input;
+mod aggregates;
 mod streaming;
 mod outputs;
 mod ordered;

@@ -41,6 +41,7 @@ fn every_option_is_explained_with_an_example() {
                 section.lines().skip(1).take_while(|l| l.is_empty() || l.starts_with("       "));
             let own = own.collect::<Vec<_>>().join(" ");
             assert!(own.contains("Example"), "help {subcommand}: --{name} has no example");
+            assert!(!own.contains('`'), "help {subcommand}: --{name} has a mark of source text");
             options += 1;
         }
         assert!(options >= 7, "help {subcommand}: only {options} options found");
@@ -102,6 +103,7 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
         ("--open-windows 0", &["limit of open windows is 0"]),
         ("--window session:0s --time t", &["longer than 0"]),
         ("--window session:1m --time t --window-offset 1s", &["cannot be shifted"]),
+        ("--window hopping:0s/1s --time t", &["longer than 0"]),
         ("--window-offset 1h", &["--window-offset", "--window tumbling:SIZE"]),
         ("--window tumbling:1d --window-offset x --time t", &["duration \"x\""]),
         ("--allowed-lateness 1m", &["--allowed-lateness", "add --window"]),
@@ -113,6 +115,15 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
         ("--isa avx9", &["avx9", "portable"]),
         ("--agg sum", &["aggregate", "sum"]),
         ("--agg array_agg(x)", &["array_agg"]),
+        (
+            "--agg approx_quantile(x,1.5)",
+            &["quantile of approx_quantile is 1.5", "between 0 and 1"],
+        ),
+        ("--agg approx_quantile(x,-0.1)", &["is -0.1", "between 0 and 1"]),
+        ("--agg approx_quantile(x,nan)", &["expected a quantile between 0 and 1"]),
+        ("--agg top_n(x,0)", &["number of values of top_n or bottom_n is 0", "1 to 10000"]),
+        ("--agg bottom_n(x,0)", &["is 0", "1 to 10000"]),
+        ("--agg top_n(x,10001)", &["is 10001", "1 to 10000"]),
         ("--agg sum(x)filter(where(x+1>2))", &["a filter compares columns"]),
         ("--key a,,b", &["list of columns", "empty"]),
         ("--schema a:quux", &["type \"quux\"", "float64"]),
@@ -125,6 +136,11 @@ fn values_that_cannot_be_are_refused_before_an_input_is_opened() {
     run_line("bench no-such-file.csv --runs 0").refused(2, &["--runs is 0"]);
     run_line("bench no-such-file.csv --against --runs=3").refused(2, &["--against", "'--runs'"]);
     run_line("bench no-such-file.csv --against --skew=twice").refused(2, &["skew mode"]);
+    run_line("bench no-such-file.csv --window processing:1s")
+        .refused(2, &["processing time go by the clock", "--window tumbling:SIZE"]);
+    run_line("bench no-such-file.csv --emit-every 1s").refused(2, &["leave --emit-every out"]);
+    run_line("bench no-such-file.csv --against --emit-every=1s")
+        .refused(2, &["leave --emit-every out"]);
     run_line("bench - --format csv --against --agg=count(x)").refused(2, &["read twice"]);
     run_line("gen --rows many").refused(2, &["count \"many\"", "50M"]);
     run_line("gen --keys 0").refused(2, &["keys is 0"]);

@@ -9,8 +9,8 @@ use crate::aggregate::decimal;
 use crate::aggregate::input::Ordered;
 use crate::aggregate::plan::{Family, Scope};
 use crate::aggregate::spec::{Aggregate, Fraction, Function, Shape};
-use crate::column::{LaneKind, value_type};
-use crate::error::{ConfigError, nearest_name};
+use crate::column::{LaneKind, find_column, value_type};
+use crate::error::ConfigError;
 use crate::key::encode::KeyEncoder;
 
 /// One aggregate, resolved.
@@ -27,22 +27,7 @@ pub(super) struct Resolved {
 impl Scope<'_> {
     /// The index of the one column called `name`.
     pub(super) fn resolve(&self, name: &str, aggregate: &Aggregate) -> Result<usize, ConfigError> {
-        let fields = self.schema.fields();
-        let mut found = fields.iter().enumerate().filter(|(_, field)| field.name() == name);
-        match (found.next(), found.next()) {
-            (Some((column, _)), None) => Ok(column),
-            (Some(_), Some(_)) => Err(ConfigError::AmbiguousColumn { name: name.to_owned() }),
-            (None, _) => {
-                let available: Vec<String> =
-                    fields.iter().map(|field| field.name().clone()).collect();
-                Err(ConfigError::UnknownColumn {
-                    role: aggregate.to_string(),
-                    name: name.to_owned(),
-                    nearest: nearest_name(name, &available),
-                    available,
-                })
-            }
-        }
+        find_column(self.schema, name, &aggregate.to_string())
     }
 
     /// Resolves the columns of `aggregate` and judges their types.

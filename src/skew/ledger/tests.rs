@@ -179,6 +179,6 @@ fn each_fault_has_its_error() {
     let late = LedgerError::Late { ingest: 0, window: 10, closed: 10 };
     assert!(
         late.to_string()
-            .starts_with("ingest 0 sent something for window 10 after closing window 10")
+            .starts_with("ingest 0 sent something for the window that ends at 10 after closing the one that ends at 10")
     );
 }

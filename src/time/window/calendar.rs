@@ -131,7 +131,8 @@ impl Calendar {
         }
     }
 
-    /// The first end of a window after `time`; out of range, a time not after it.
+    /// The first end of a window after `time`. Out of range there is no window: before it the next moment,
+    /// beyond it the end of time.
     pub(crate) fn end_after(&self, time: i64) -> i64 {
         match self.locate(time) {
             Place::In(slice) => slice.end,
