@@ -4,11 +4,12 @@
 //! hot set may be replaced by a random one, drawn from keys of the stream and strangers. The result rows
 //! are compared with those of one shard that treats no key apart.
 
+use std::mem::discriminant;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::array::{
-    ArrayRef, Decimal128Array, Float64Array, Int32Array, Int64Array, StringArray,
+    ArrayRef, BooleanArray, Decimal128Array, Float64Array, Int32Array, Int64Array, StringArray,
     TimestampMillisecondArray,
 };
 use arrow::record_batch::RecordBatch;
@@ -20,7 +21,7 @@ use super::shard::{Progress, Shard};
 use super::shared::EngineShared;
 use super::sink::Collected;
 use super::wake::Sleeper;
-use crate::aggregate::spec::Aggregate;
+use crate::aggregate::spec::{Aggregate, Function};
 use crate::config::{Job, SkewMode};
 use crate::kernel::Isa;
 use crate::key::batch::KeyBatch;
@@ -101,19 +102,12 @@ impl Case {
     }
 
     fn job(&self) -> Job {
-        let aggregates = "count, count(v), sum(v), min(v), max(v), avg(v), count(f), sum(f), min(f), \
-                          max(f), avg(f), sum(d), avg(d), min(d), min(short), max(long), sum_decimal(v), \
-                          first(short), last(v), arg_min(f, long), arg_max(v, f), bit_xor(v), any_value(f), \
-                          sum(f) filter (where v > 0) as some_f, count filter (where short is null) as nulls, \
-                          max(v) filter (where v > 0 and f < 1) as some_v, \
-                          stddev(f), corr(v, f), count(distinct v), count(distinct long, v), approx_distinct(f), \
-                          median(f), approx_quantile(v, 0.9), top_n(v, 3, short), bottom_n(f, 2), mode(v)";
         Job::builder(self.batches[0].schema())
             .key(self.keys.iter().copied())
             .event_time("ts")
             .out_of_orderness(self.out_of_orderness)
             .window(self.window)
-            .aggregates(Aggregate::parse_list(aggregates).unwrap())
+            .aggregates(aggregates())
             .workers(self.workers)
             .batch_rows(self.batch_rows)
             .ring_capacity(self.ring_capacity)
@@ -141,6 +135,25 @@ impl Case {
     }
 }
 
+/// Every function there is, some of them several times.
+fn aggregates() -> Vec<Aggregate> {
+    let text = "count, count(v), sum(v), min(v), max(v), avg(v), count(f), sum(f), min(f), \
+                max(f), avg(f), sum(d), avg(d), min(d), min(short), max(long), sum_decimal(v), \
+                first(short), last(v), arg_min(f, long), arg_max(v, f), bit_xor(v), any_value(f), \
+                sum(f) filter (where v > 0) as some_f, count filter (where short is null) as nulls, \
+                max(v) filter (where v > 0 and f < 1) as some_v, \
+                stddev(f), corr(v, f), count(distinct v), count(distinct long, v), approx_distinct(f), \
+                median(f), approx_quantile(v, 0.9), top_n(v, 3, short), bottom_n(f, 2), mode(v), \
+                count(distinct f), var_samp(v), var_pop(f), stddev_pop(v), covar_samp(v, f), covar_pop(f, v), \
+                bit_and(v), bit_or(v), bool_and(b), bool_or(b), any_value(long)";
+    let aggregates = Aggregate::parse_list(text).unwrap();
+    for function in Function::all() {
+        let same = |a: &Aggregate| discriminant(&a.function) == discriminant(function);
+        assert!(aggregates.iter().any(same), "{function} is not asked for");
+    }
+    aggregates
+}
+
 /// Rows of which more than half have one key, NULL in some batches.
 fn batch(random: &mut Random, index: usize) -> RecordBatch {
     let rows = random.below(300) + 1;
@@ -161,6 +174,7 @@ fn batch(random: &mut Random, index: usize) -> RecordBatch {
         .map(|_| Some(random.pick(&[0.1, -1e17, 1e17, 3.5e-9, -0.0, 1e300, -1e300, 0.7])))
         .collect();
     let d = Decimal128Array::from_iter((0..rows).map(|row| Some(row as i128 * 37 - 500)));
+    let b = (0..rows).map(|row| (row % 5 > 0).then_some(row % 3 > 0));
     let ts = (0..rows).map(|row| Some((index * 40 + row % 60) as i64 - 100));
     let columns: Vec<(&str, ArrayRef, bool)> = vec![
         (
@@ -173,6 +187,7 @@ fn batch(random: &mut Random, index: usize) -> RecordBatch {
         ("v", Arc::new(Int64Array::from(v)), true),
         ("f", Arc::new(Float64Array::from(f)), true),
         ("d", Arc::new(d.with_precision_and_scale(20, 2).unwrap()), true),
+        ("b", Arc::new(b.collect::<BooleanArray>()), true),
         ("ts", Arc::new(ts.collect::<TimestampMillisecondArray>()), true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns).unwrap()

@@ -29,7 +29,7 @@ mod oracle;
 
 use oracle::rng::Rng;
 use oracle::value::{Value, read};
-use oracle::{Func, Input, Kind, Outcome, Row, Spec, Step, Windows};
+use oracle::{Ask, Func, Input, Kind, Outcome, Row, Spec, Step, Windows};
 
 /// Steps of shards in which all that is left must have been done.
 const STEPS_MAX: usize = 100_000;
@@ -143,7 +143,12 @@ fn job(rng: &mut Rng) -> (Job, Spec, String) {
         types: fields().iter().map(|field| field.data_type().clone()).collect(),
         keys: vec![0],
         windows,
-        aggregates: vec![(Func::Rows, 0), (Func::Sum, 2), (Func::Min, 2), (Func::Distinct, 2)],
+        aggregates: vec![
+            Ask::new(Func::Rows, []),
+            Ask::new(Func::Sum, [2]),
+            Ask::new(Func::Min, [2]),
+            Ask::new(Func::Distinct, [2]),
+        ],
     };
     (builder.build().unwrap(), spec, words)
 }
@@ -385,7 +390,7 @@ impl Simulation {
                 results.push(batch.columns().iter().map(|column| read(column, row)).collect());
             }
         }
-        results.sort();
+        self.spec.sort(&mut results);
         match results.iter().zip(&rows).position(|(found, expected)| found != expected) {
             None if results.len() == rows.len() => Ok(()),
             None => Err(format!("{} result rows, expected {}", results.len(), rows.len())),

@@ -14,7 +14,7 @@ use saltmill::{Engine, Ingest, RunError, RunReport, Sink, TryPushError};
 use super::{Case, Config, Feed};
 use crate::oracle::rng::Rng;
 use crate::oracle::value::{Value, read};
-use crate::oracle::{Input, Outcome, Row, Step, build, result_type};
+use crate::oracle::{Input, Outcome, Row, Step, build};
 
 /// Results and side outputs of a run, shared with the engine's shards.
 #[derive(Debug, Clone, Default)]
@@ -308,7 +308,7 @@ pub(crate) fn compare(
         .iter()
         .map(|row| row.iter().map(Value::with_one_nan).collect::<Vec<_>>())
         .collect::<Vec<_>>();
-    found.sort();
+    case.spec.sort(&mut found);
     match first_difference(&found, expected) {
         None => Ok(Some(rows)),
         Some(difference) => Err(difference),
@@ -317,10 +317,13 @@ pub(crate) fn compare(
 
 /// Where two sorted lists of rows part.
 pub(crate) fn first_difference(found: &[Row], expected: &[Row]) -> Option<String> {
-    if found == expected {
+    let same = |found: &Row, expected: &Row| {
+        found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| a.is(b))
+    };
+    let i = found.iter().zip(expected).take_while(|(a, b)| same(a, b)).count();
+    if (i, i) == (found.len(), expected.len()) {
         return None;
     }
-    let i = found.iter().zip(expected).take_while(|(a, b)| a == b).count();
     Some(format!(
         "{} rows, expected {}; first difference: {:?}, expected {:?}",
         found.len(),
@@ -338,9 +341,7 @@ fn read_rows(case: &Case, batches: &[RecordBatch]) -> Result<Vec<Row>, String> {
     }
     let plain = |key: &usize| crate::oracle::value::plain_type(&case.spec.types[*key]).clone();
     types.extend(case.spec.keys.iter().map(plain));
-    for (func, column) in &case.spec.aggregates {
-        types.push(result_type(*func, &case.spec.types[*column]));
-    }
+    types.extend(case.spec.aggregates.iter().map(|ask| ask.result_type(&case.fields)));
     if case.spec.windows.as_ref().is_some_and(|windows| windows.lateness > 0) {
         types.push(DataType::Int32);
     }
@@ -355,6 +356,6 @@ fn read_rows(case: &Case, batches: &[RecordBatch]) -> Result<Vec<Row>, String> {
             rows.push(batch.columns().iter().map(|column| read(column, row)).collect::<Row>());
         }
     }
-    rows.sort();
+    case.spec.sort(&mut rows);
     Ok(rows)
 }

@@ -1,5 +1,6 @@
 //! The lattice that the engine is tested over: jobs and rows made from a seed, and the ways to run them.
 
+pub(crate) mod asks;
 pub(crate) mod feed;
 pub(crate) mod rows;
 
@@ -17,22 +18,25 @@ use saltmill::time::window::{CalendarUnit, Zone};
 use saltmill::{Aggregate, Job, JobBuilder, Window};
 
 use crate::oracle::rng::Rng;
-use crate::oracle::{Func, Input, Kind, Spec, Windows, applies, build};
+use crate::oracle::{Ask, Func, Input, Kind, Spec, Windows, build};
 
 /// Tells a job its mode.
 type SetMode = fn(JobBuilder, &Case) -> JobBuilder;
 
-/// What is computed of a column, and how often it is asked for.
-const FUNCS: [(Func, usize); 8] = [
-    (Func::Count, 65),
-    (Func::Sum, 65),
-    (Func::SumDecimal, 65),
-    (Func::Min, 65),
-    (Func::Max, 65),
-    (Func::Avg, 65),
-    (Func::Distinct, 25),
-    (Func::Mode, 15),
-];
+/// How often a function is asked for of a column, in percent: those that share what they keep, and what
+/// comes into play as soon as a set grows, more often than others.
+const fn percent(function: Function) -> usize {
+    match function {
+        Function::Count
+        | Function::Sum
+        | Function::SumDecimal
+        | Function::Min
+        | Function::Max
+        | Function::Avg => 65,
+        Function::CountDistinct => 25,
+        _ => 12,
+    }
+}
 
 /// How keys with a large share are treated: a name, and how the job is told. One line each.
 pub(crate) const SKEW_MODES: &[(&str, SetMode)] = &[
@@ -51,6 +55,8 @@ pub(crate) const SKEW_MODES: &[(&str, SetMode)] = &[
 pub(crate) struct Case {
     pub(crate) fields: Vec<Field>,
     pub(crate) spec: Spec,
+    /// Those of the spec, as a job is asked for them.
+    pub(crate) aggregates: Vec<Aggregate>,
     pub(crate) time: Option<usize>,
     pub(crate) inputs: Vec<Input>,
     pub(crate) explicit_watermarks: bool,
@@ -183,21 +189,8 @@ impl Case {
             offset: small(rng, &[0, 0, 1, 3, 59, 250]),
             out_of_orderness: small(rng, &[0, 0, 1, 5, 30, 1000]),
         });
-        let mut aggregates = Vec::new();
-        if rng.percent(60) {
-            aggregates.push((Func::Rows, 0));
-        }
-        for (column, data_type) in types.iter().enumerate().skip(first_value) {
-            for (func, percent) in FUNCS {
-                if applies(func, data_type) && rng.percent(percent) {
-                    aggregates.push((func, column));
-                }
-            }
-        }
-        if aggregates.is_empty() {
-            aggregates.push((Func::Rows, 0));
-        }
-        let spec = Spec { types, keys, windows, aggregates };
+        let (aggregates, asks) = Self::draw_aggregates(rng, &fields, first_value, time);
+        let spec = Spec { types, keys, windows, aggregates: asks };
         let explicit_watermarks = windowed && rng.percent(25);
         let mut maker = rows::Maker::new(rng, &fields, &spec, time);
         let mut inputs = Vec::new();
@@ -205,7 +198,35 @@ impl Case {
             inputs.push(maker.input(rng, rows_max, explicit_watermarks));
         }
         let made = maker.describe();
-        Self { fields, spec, time, inputs, explicit_watermarks, made }
+        Self { fields, spec, aggregates, time, inputs, explicit_watermarks, made }
+    }
+
+    /// Aggregates of the columns from `first_value` on.
+    fn draw_aggregates(
+        rng: &mut Rng,
+        fields: &[Field],
+        first_value: usize,
+        time: Option<usize>,
+    ) -> (Vec<Aggregate>, Vec<Ask>) {
+        let mut drawn = Vec::new();
+        if rng.percent(60) {
+            drawn.push((Aggregate::count(), Ask::new(Func::Rows, [])));
+        }
+        let values = (first_value..fields.len()).collect::<Vec<_>>();
+        let columns = asks::Columns { fields, values: &values, time };
+        for column in &values {
+            for function in Function::all() {
+                if rng.percent(percent(*function)) {
+                    drawn.extend(columns.ask(*function, *column, rng));
+                }
+            }
+        }
+        if drawn.is_empty() {
+            drawn.push((Aggregate::count(), Ask::new(Func::Rows, [])));
+        }
+        // Some differ in their filter alone.
+        let named = drawn.into_iter().enumerate();
+        named.map(|(i, (aggregate, ask))| (aggregate.alias(format!("a{i}")), ask)).unzip()
     }
 
     pub(crate) fn schema(&self) -> SchemaRef {
@@ -259,20 +280,7 @@ impl Case {
                 .out_of_orderness(duration(windows.out_of_orderness))
                 .allowed_lateness(duration(windows.lateness));
         }
-        for (func, column) in &self.spec.aggregates {
-            let name = self.fields[*column].name();
-            job = job.aggregate(match func {
-                Func::Rows => Aggregate::count(),
-                Func::Count => Aggregate::count_of(name),
-                Func::Sum => Aggregate::sum(name),
-                Func::SumDecimal => Aggregate::sum_decimal(name),
-                Func::Min => Aggregate::min(name),
-                Func::Max => Aggregate::max(name),
-                Func::Avg => Aggregate::avg(name),
-                Func::Distinct => Aggregate::count_distinct([name]),
-                Func::Mode => Aggregate::of(Function::Mode, name),
-            });
-        }
+        job = job.aggregates(self.aggregates.iter().cloned());
         let skew = SKEW_MODES.iter().find(|(name, _)| *name == config.skew).expect("it is listed");
         skew.1(job.isa(config.isa), self).build()
     }
@@ -306,7 +314,7 @@ impl Case {
             text,
             "] windows={:?} aggregates={:?} rows={:?} {}",
             self.spec.windows,
-            self.spec.aggregates,
+            self.aggregates.iter().map(ToString::to_string).collect::<Vec<_>>(),
             self.inputs.iter().map(|input| input.columns[0].len()).collect::<Vec<_>>(),
             self.made
         );

@@ -1,19 +1,23 @@
-//! Integers of 2,560 bits, two's complement, by the methods of the schoolroom: wide enough for an exact
-//! sum of any floats (2^1024 down to 2^-1074) with 400 bits to spare.
+//! Integers of 4,608 bits, two's complement, by the methods of the schoolroom: wide enough for an exact
+//! sum of products of any two floats (2^2048 down to 2^-2148) with 400 bits to spare.
 
 use std::cmp::Ordering;
 
 use arrow::datatypes::i256;
 
-const LIMBS: usize = 40;
+const LIMBS: usize = 72;
 
 /// An integer, least significant limb first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Big([u64; LIMBS]);
 
-impl Big {
-    pub(crate) const ZERO: Self = Self([0; LIMBS]);
+impl Default for Big {
+    fn default() -> Self {
+        Self([0; LIMBS])
+    }
+}
 
+impl Big {
     fn extended(low: &[u64], negative: bool) -> Self {
         let mut limbs = [if negative { u64::MAX } else { 0 }; LIMBS];
         limbs[..low.len()].copy_from_slice(low);
@@ -46,7 +50,7 @@ impl Big {
     }
 
     pub(crate) fn add(self, other: Self) -> Self {
-        let mut sum = Self::ZERO;
+        let mut sum = Self::default();
         let mut carry = 0_u128;
         for (i, (a, b)) in self.0.into_iter().zip(other.0).enumerate() {
             let limb = u128::from(a) + u128::from(b) + carry;
@@ -74,7 +78,8 @@ impl Big {
 
     /// Bits up to the highest one that is set; for values that are not negative.
     pub(crate) fn bit_len(self) -> usize {
-        (0..LIMBS * 64).rev().find(|i| self.bit(*i)).map_or(0, |i| i + 1)
+        let limb = self.0.iter().rposition(|limb| *limb != 0);
+        limb.map_or(0, |i| i * 64 + self.0[i].ilog2() as usize + 1)
     }
 
     pub(crate) fn shl(self, bits: usize) -> Self {
@@ -91,7 +96,7 @@ impl Big {
 
     /// For values that are not negative.
     pub(crate) fn times(self, factor: u64) -> Self {
-        let mut product = Self::ZERO;
+        let mut product = Self::default();
         let mut carry = 0_u128;
         for (i, limb) in self.0.into_iter().enumerate() {
             let wide = u128::from(limb) * u128::from(factor) + carry;
@@ -101,9 +106,20 @@ impl Big {
         product
     }
 
+    /// The product, which must fit.
+    pub(crate) fn product(self, other: Self) -> Self {
+        let (a, b) = (self.abs(), other.abs());
+        assert!(a.bit_len() + b.bit_len() < LIMBS * 64, "the product fits");
+        let mut product = Self::default();
+        for (i, limb) in b.0.into_iter().enumerate().filter(|(_, limb)| *limb != 0) {
+            product = product.add(a.times(limb).shl(i * 64));
+        }
+        if self.is_negative() == other.is_negative() { product } else { product.neg() }
+    }
+
     /// Quotient and remainder; for values that are not negative.
     pub(crate) fn div_rem(self, divisor: u64) -> (Self, u64) {
-        let mut quotient = Self::ZERO;
+        let mut quotient = Self::default();
         let mut rest = 0_u128;
         for i in (0..LIMBS).rev() {
             let wide = (rest << 64) | u128::from(self.0[i]);
@@ -119,7 +135,7 @@ impl Big {
 
     /// The finite float nearest to `self / (divisor * 2^scale)`, ties to even; infinity beyond.
     pub(crate) fn ratio_to_f64(self, divisor: u64, scale: usize) -> f64 {
-        if self == Self::ZERO {
+        if self == Self::default() {
             return 0.0;
         }
         let (quotient, rest) = self.abs().shl(64).div_rem(divisor);

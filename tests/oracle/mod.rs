@@ -6,31 +6,17 @@
 
 pub(crate) mod big;
 pub(crate) mod build;
+pub(crate) mod func;
 pub(crate) mod rng;
 pub(crate) mod value;
 
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Range;
 
-use arrow::datatypes::{DataType, i256};
+use arrow::datatypes::DataType;
 
-use big::Big;
-use value::{Value, float_order};
-
-/// What is computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Func {
-    Rows,
-    Count,
-    Sum,
-    SumDecimal,
-    Min,
-    Max,
-    Avg,
-    Distinct,
-    Mode,
-}
+pub(crate) use func::{Ask, Func};
+use value::Value;
 
 /// A job: keys, windows, aggregates, as column numbers.
 #[derive(Debug, Clone)]
@@ -38,7 +24,18 @@ pub(crate) struct Spec {
     pub(crate) types: Vec<DataType>,
     pub(crate) keys: Vec<usize>,
     pub(crate) windows: Option<Windows>,
-    pub(crate) aggregates: Vec<(Func, usize)>,
+    pub(crate) aggregates: Vec<Ask>,
+}
+
+impl Spec {
+    /// Sorts result rows by window, key and revision, which no two have in common: what a sketch gives may
+    /// differ from what is expected.
+    pub(crate) fn sort(&self, rows: &mut [Row]) {
+        let group = self.keys.len() + if self.windows.is_some() { 2 } else { 0 };
+        let revised = self.windows.as_ref().is_some_and(|windows| windows.lateness > 0);
+        let of = |row: &Row| (row[..group].to_vec(), row.last().filter(|_| revised).cloned());
+        rows.sort_by_cached_key(of);
+    }
 }
 
 /// Windows, in the unit of the time column.
@@ -307,13 +304,12 @@ fn results(spec: &Spec, inputs: &[Input], groups: Groups) -> Option<Vec<Row>> {
                 continue;
             }
             let mut result = group.clone();
-            for (func, column) in &spec.aggregates {
-                let values = rows[..end]
-                    .iter()
-                    .map(|(_, (number, row))| &inputs[*number].columns[*column][*row])
-                    .filter(|value| **value != Value::Null)
-                    .collect::<Vec<_>>();
-                result.push(aggregate(*func, &spec.types[*column], &values, end)?);
+            let columns = |(_, (number, row)): &(_, RowOf)| {
+                inputs[*number].columns.iter().map(|values| &values[*row]).collect::<Vec<_>>()
+            };
+            let of_group = rows[..end].iter().map(columns).collect::<Vec<_>>();
+            for ask in &spec.aggregates {
+                result.push(ask.result(&spec.types, &of_group)?);
             }
             if lateness > 0 {
                 revision += i128::from(corrects.is_some());
@@ -322,167 +318,6 @@ fn results(spec: &Spec, inputs: &[Input], groups: Groups) -> Option<Vec<Row>> {
             results.push(result);
         }
     }
-    results.sort();
+    spec.sort(&mut results);
     Some(results)
-}
-
-/// The type of a result.
-pub(crate) fn result_type(func: Func, data_type: &DataType) -> DataType {
-    let plain = value::plain_type(data_type);
-    match (func, plain) {
-        (Func::Rows | Func::Count | Func::Distinct, _) => DataType::Int64,
-        (Func::SumDecimal, _) => DataType::Decimal128(38, 0),
-        (Func::Min | Func::Max | Func::Mode, _) => plain.clone(),
-        (Func::Sum, DataType::Decimal256(_, s)) => DataType::Decimal256(76, *s),
-        (Func::Avg, DataType::Decimal256(_, s)) => {
-            DataType::Decimal256(76, (s + 4).min(76).max(*s))
-        }
-        (
-            Func::Sum,
-            DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s),
-        ) => DataType::Decimal128(38, *s),
-        (
-            Func::Avg,
-            DataType::Decimal32(_, s) | DataType::Decimal64(_, s) | DataType::Decimal128(_, s),
-        ) => DataType::Decimal128(38, (s + 4).min(38).max(*s)),
-        (Func::Sum, plain) if plain.is_unsigned_integer() => DataType::UInt64,
-        (Func::Sum, plain) if plain.is_integer() => DataType::Int64,
-        (Func::Sum | Func::Avg, _) => DataType::Float64,
-    }
-}
-
-/// Whether the function is defined for the type.
-pub(crate) fn applies(func: Func, data_type: &DataType) -> bool {
-    let plain = value::plain_type(data_type);
-    match func {
-        Func::Rows | Func::Count | Func::Min | Func::Max | Func::Distinct | Func::Mode => true,
-        Func::SumDecimal => plain.is_integer(),
-        Func::Sum | Func::Avg => plain.is_numeric(),
-    }
-}
-
-/// One result over values that are not null; `None` if it does not fit its type.
-fn aggregate(func: Func, data_type: &DataType, values: &[&Value], rows: usize) -> Option<Value> {
-    let count = |count: usize| Value::Int(i128::try_from(count).expect("small"));
-    match func {
-        Func::Rows => return Some(count(rows)),
-        Func::Count => return Some(count(values.len())),
-        Func::Distinct => {
-            let different: BTreeSet<Value> = values.iter().map(|value| value.as_key()).collect();
-            return Some(count(different.len()));
-        }
-        _ if values.is_empty() => return Some(Value::Null),
-        _ => {}
-    }
-    let n = values.len() as u64;
-    let first = values[0];
-    Some(match (func, first) {
-        (Func::Min, _) => values.iter().min_by_key(|value| order(value))?.with_one_nan(),
-        (Func::Mode, _) => most_frequent(values),
-        (Func::Max, _) => values.iter().max_by_key(|value| order(value))?.with_one_nan(),
-        (Func::Sum, Value::Float(_)) => Value::of_f64(float_sum(values, 1)),
-        (Func::Avg, Value::Float(_)) => Value::of_f64(float_sum(values, n)),
-        (Func::Avg, Value::Int(_)) => Value::of_f64(whole_sum(values).ratio_to_f64(n, 0)),
-        (_, Value::Int(_)) => {
-            let result = result_type(func, data_type);
-            let sum = whole_sum(values);
-            let fits = match result {
-                DataType::Decimal128(..) => sum.abs() < Big::power_of_ten(38),
-                _ => {
-                    let (least, largest) = limits(&result);
-                    (Big::from_i128(least)..=Big::from_i128(largest)).contains(&sum)
-                }
-            };
-            match (fits, result) {
-                (false, _) => return None,
-                (true, DataType::Decimal128(..)) => Value::Decimal(sum.to_i256()),
-                (true, _) => Value::Int(sum.to_i256().to_i128()?),
-            }
-        }
-        (_, Value::Decimal(_)) => Value::Decimal(decimal(func, data_type, values)?),
-        other => unreachable!("{other:?} is not asked for"),
-    })
-}
-
-/// The value that comes most often; of several, the smallest.
-fn most_frequent(values: &[&Value]) -> Value {
-    let mut counts = BTreeMap::new();
-    for value in values {
-        *counts.entry(value.as_key()).or_insert(0) += 1;
-    }
-    let best = counts.into_iter().max_by_key(|(value, count)| (*count, Reverse(order(value))));
-    best.expect("there are values").0
-}
-
-/// What min and max compare.
-fn order(value: &Value) -> Value {
-    match value {
-        Value::Float(bits) => Value::Int(float_order(f64::from_bits(*bits)).into()),
-        other => other.clone(),
-    }
-}
-
-fn whole_sum(values: &[&Value]) -> Big {
-    values.iter().fold(Big::ZERO, |sum, value| {
-        sum.add(match value {
-            Value::Int(value) => Big::from_i128(*value),
-            Value::Decimal(value) => Big::from_i256(*value),
-            other => unreachable!("{other:?} is not whole"),
-        })
-    })
-}
-
-/// Sum or mean of decimals: exact, the mean with four more digits, half away from zero.
-fn decimal(func: Func, data_type: &DataType, values: &[&Value]) -> Option<i256> {
-    use DataType::{Decimal32, Decimal64, Decimal128, Decimal256};
-    let scale = |data_type: &DataType| match data_type {
-        Decimal32(_, s) | Decimal64(_, s) | Decimal128(_, s) | Decimal256(_, s) => *s,
-        other => unreachable!("{other} is no decimal"),
-    };
-    let result = result_type(func, data_type);
-    let digits = if matches!(result, Decimal256(..)) { 76 } else { 38 };
-    let sum = whole_sum(values);
-    let magnitude = if func == Func::Sum {
-        sum.abs()
-    } else {
-        let more = scale(&result) - scale(value::plain_type(data_type));
-        let n = values.len() as u64;
-        let scaled = (0..more).fold(sum.abs(), |scaled, _| scaled.times(10));
-        let (quotient, rest) = scaled.div_rem(n);
-        if rest * 2 >= n { quotient.add(Big::from_i128(1)) } else { quotient }
-    };
-    let signed = if sum.is_negative() { magnitude.neg() } else { magnitude };
-    (magnitude < Big::power_of_ten(digits)).then(|| signed.to_i256())
-}
-
-/// The exact sum of floats divided by `n`, rounded once; infinities and NaN as IEEE sums have them.
-fn float_sum(values: &[&Value], n: u64) -> f64 {
-    let mut sum = Big::ZERO;
-    let (mut plus, mut minus) = (false, false);
-    for value in values {
-        let Value::Float(bits) = value else { unreachable!("a column of floats") };
-        let value = f64::from_bits(*bits);
-        if value.is_nan() {
-            return f64::NAN;
-        }
-        if value.is_infinite() {
-            plus |= value > 0.0;
-            minus |= value < 0.0;
-            continue;
-        }
-        let exponent = bits >> 52 & 0x7ff;
-        let fraction = bits & ((1 << 52) - 1);
-        // In units of 2^-1074.
-        let (significand, shift) =
-            if exponent == 0 { (fraction, 0) } else { (fraction | 1 << 52, exponent - 1) };
-        let magnitude =
-            Big::from_i128(significand.into()).shl(usize::try_from(shift).expect("at most 2046"));
-        sum = sum.add(if value.is_sign_negative() { magnitude.neg() } else { magnitude });
-    }
-    match (plus, minus) {
-        (true, true) => f64::NAN,
-        (true, false) => f64::INFINITY,
-        (false, true) => f64::NEG_INFINITY,
-        (false, false) => sum.ratio_to_f64(n, 1074),
-    }
 }

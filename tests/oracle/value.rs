@@ -23,6 +23,10 @@ pub(crate) enum Value {
     Decimal(i256),
     /// Text and binary.
     Bytes(Vec<u8>),
+    /// Lists, and the fields of a struct.
+    List(Vec<Value>),
+    /// Only expected: a number that is at most so far from this one, both as the bits of floats.
+    About(u64, u64),
 }
 
 impl Value {
@@ -35,8 +39,22 @@ impl Value {
     pub(crate) fn with_one_nan(&self) -> Self {
         match self {
             Self::Float(bits) => Self::of_f64(f64::from_bits(*bits)),
+            Self::List(values) => Self::List(values.iter().map(Self::with_one_nan).collect()),
             other => other.clone(),
         }
+    }
+
+    /// Whether this is what is `expected`.
+    pub(crate) fn is(&self, expected: &Self) -> bool {
+        let Self::About(exact, error) = expected else { return self == expected };
+        let (exact, error) = (f64::from_bits(*exact), f64::from_bits(*error));
+        let found = match self {
+            Self::Float(bits) => f64::from_bits(*bits),
+            #[expect(clippy::cast_precision_loss, reason = "a small count")]
+            Self::Int(count) => *count as f64,
+            _ => return false,
+        };
+        found.to_bits() == exact.to_bits() || (found - exact).abs() <= error
     }
 
     /// As a key: all NaN are one key, -0.0 and 0.0 are one key.
@@ -118,6 +136,14 @@ pub(crate) fn read(array: &ArrayRef, row: usize) -> Value {
             DataType::LargeBinary => bytes(array.as_binary::<i64>().value(row)),
             DataType::BinaryView => bytes(array.as_binary_view().value(row)),
             DataType::FixedSizeBinary(_) => bytes(array.as_fixed_size_binary().value(row)),
+            DataType::List(_) => {
+                let items = array.as_list::<i32>().value(row);
+                Value::List((0..items.len()).map(|item| read(&items, item)).collect())
+            }
+            DataType::Struct(_) => {
+                let fields = array.as_struct().columns().iter();
+                Value::List(fields.map(|field| read(field, row)).collect())
+            }
             other => unreachable!("{other} is not a result"),
         }
     )

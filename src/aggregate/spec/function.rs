@@ -6,6 +6,7 @@ use crate::error::ConfigError;
 
 /// What is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[cfg_attr(test, derive(strum::EnumCount))]
 #[non_exhaustive]
 pub enum Function {
     /// Number of rows; of a column: number of values that are not null.
@@ -121,8 +122,13 @@ pub(crate) enum Shape {
 }
 
 impl Function {
-    /// All functions, by the names they are asked for; a parameter is a placeholder here.
-    pub(in crate::aggregate) const ALL: [Self; 30] = [
+    /// All functions that are the library's own; a parameter, such as the n of `top_n`, is a placeholder here.
+    pub const fn all() -> &'static [Self] {
+        &Self::ALL
+    }
+
+    /// See [`Function::all`].
+    pub(crate) const ALL: [Self; 30] = [
         Self::Count,
         Self::Sum,
         Self::SumDecimal,

@@ -1,3 +1,5 @@
+use hashbrown::HashSet;
+
 use super::*;
 
 fn parse(text: &str) -> Vec<Aggregate> {
@@ -161,4 +163,14 @@ fn what_is_not_built_is_refused_by_name() {
         let error = error(text);
         assert!(error.starts_with(what), "{error}");
     }
+}
+
+/// The tests that go through every function go through this list, so none may be left out of it.
+#[test]
+fn every_function_is_listed() {
+    use std::mem::discriminant;
+    let listed = Function::all().iter().map(discriminant).collect::<HashSet<_>>();
+    assert_eq!(listed.len(), Function::all().len(), "each once");
+    assert!(!listed.contains(&discriminant(&Function::Custom)), "it has no name of its own");
+    assert_eq!(listed.len() + 1, <Function as strum::EnumCount>::COUNT);
 }
