@@ -192,7 +192,7 @@ pub fn run_inline(job: Job, batches: &[RecordBatch]) -> Result<Vec<RecordBatch>,
     let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
     let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
     let sink: Arc<dyn Sink> = Arc::new(results.clone());
-    let engine = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, false));
+    let engine = Arc::new(EngineShared::new(Arc::clone(&job), sink, wakes, false, None));
     let mut shards =
         (0..job.workers).map(|id| Shard::new(id, Arc::clone(&engine))).collect::<Vec<_>>();
     let mut ingest = Intake::open(&engine);

@@ -10,7 +10,9 @@
 pub(crate) const NULL_HASH: u64 = 0x51af_d7ed_558c_cd25;
 
 /// Low 32 bits are larger than any inline length, so that `w0 ^ SHORT_A` is never zero.
+#[cfg(not(feature = "force-hash-collisions"))]
 const SHORT_A: u64 = 0xa076_1d64_78bd_642f;
+#[cfg(not(feature = "force-hash-collisions"))]
 const SHORT_B: u64 = 0xe703_7ed1_a0b4_28db;
 
 /// Hash of a key that is one 64-bit word: the finalizer of `SplitMix64` (Steele, Lea, Flood 2014) after
