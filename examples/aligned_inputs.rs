@@ -65,7 +65,8 @@ fn run(drift: Option<Duration>) -> Result<u64, Box<dyn Error>> {
             let metrics = engine.metrics();
             let open = metrics.shards.iter().map(|shard| shard.open_windows).sum();
             most = most.max(open);
-            if tick % 20 == 0 {
+            // The fast input is done soon, so the beginning is shown more closely.
+            if tick % (if tick < 20 { 4 } else { 30 }) == 0 {
                 let ahead = metrics.inputs.iter().map(|input| input.drift).max().unwrap_or(0);
                 println!("{open:>6} windows open, the fast input is {ahead:>4} s ahead");
             }

@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import duckdb
@@ -140,6 +140,12 @@ def monthly(keys: list[str]) -> Case:
     )
 
 
+def monthly_sets(keys: list[str]) -> Case:
+    """Different customers and products in each calendar month."""
+    case = monthly(keys)
+    return replace(case, aggregates=SETS_AGG, columns=SETS_COLUMNS)
+
+
 def local_days(keys: list[str], zone: str) -> Case:
     """Days of a zone; the times are taken as UTC."""
     local = f"date_trunc('day', timezone('{zone}', timezone('UTC', time_hour)))"
@@ -174,6 +180,7 @@ CASES = [
     overlapping(["origin", "destination"], 50, 20),
     monthly(["Country"]),
     monthly(["Country", "StockCode"]),
+    monthly_sets(["Country"]),
     local_days(["carrier"], "America/New_York"),
     local_days(["origin"], "Australia/Lord_Howe"),
     sessions(["CustomerID"], 30),
