@@ -12,7 +12,7 @@ use crate::error::ConfigError;
 use crate::kernel::Isa;
 pub use crate::key::encode::HotList;
 use crate::key::encode::KeyEncoder;
-use crate::key::group::{MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT};
+use crate::key::group::{MAX_PARALLELISM_DEFAULT, check_parts, workers_default};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
 use crate::time::alignment::Alignment;
@@ -515,23 +515,9 @@ impl JobBuilder {
     }
 
     fn validated_workers(&self) -> Result<usize, ConfigError> {
-        let max = self.max_parallelism;
-        if max == 0 || max > MAX_PARALLELISM_LIMIT {
-            return Err(ConfigError::OutOfRange {
-                what: "max parallelism",
-                found: max.to_string(),
-                expected: format!("1 to {MAX_PARALLELISM_LIMIT}"),
-            });
-        }
-        let cores = || std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers = self.workers.unwrap_or_else(|| cores().min(max as usize));
-        if workers == 0 || workers > max as usize {
-            return Err(ConfigError::OutOfRange {
-                what: "number of workers",
-                found: workers.to_string(),
-                expected: format!("1 to {max}, the number of key groups (max parallelism)"),
-            });
-        }
+        let groups = self.max_parallelism;
+        let workers = self.workers.unwrap_or_else(|| workers_default(groups));
+        check_parts(groups, "number of workers", workers)?;
         Ok(workers)
     }
 }

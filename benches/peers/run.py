@@ -20,7 +20,6 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path.insert(0, str(ROOT / "perf-reports" / "scripts"))
 VENV = ROOT / "target" / "peers-venv"
 PACKAGES = ["numpy", "pyarrow", "duckdb", "polars", "datafusion", "chdb"]
 
@@ -44,8 +43,9 @@ if __name__ == "__main__":
     in_own_environment()
 
 import table  # noqa: E402
-from report import Report, count  # noqa: E402
+# Also finds the scripts of perf-reports, which come after it.
 from cells import DISORDER_MS, SPAN_MS, STREAMS, WINDOW_MS, cells  # noqa: E402
+from report import Report, count  # noqa: E402
 
 ENGINES = ["duckdb", "polars", "datafusion", "clickhouse"]
 # Of an engine with the rows and its results in memory, at most about.
@@ -228,10 +228,14 @@ def groups(names, rows):
 
 
 def measure(options, cell, runs):
+    asked = peers_of(options, cell)
+    if not asked:
+        print(f"{cell.name}: left out, as none of {options.engines} runs it", flush=True)
+        return
     source, rows = stream(options, cell)
     saltmill = Saltmill(cell, source, options.threads)
     expected = None
-    for names in groups(peers_of(options, cell), rows):
+    for names in groups(asked, rows):
         # A process keeps to its engine's own threads; the others wait for a line meanwhile.
         others = [Peer(name, cell, source, options.threads) for name in names]
         for round_ in range(options.runs + 1):

@@ -60,7 +60,8 @@ def verdict(line):
         over, aim = line.get(f"over_{name}"), line.get(f"aim_over_{name}")
         if over is not None and aim is not None:
             found.append(over >= aim)
-    return "reached" if all(found) else "missed"
+    # Without an aim, or without those it is about, there is nothing to judge.
+    return "" if not found else "reached" if all(found) else "missed"
 
 
 def write(folder, runs, cells):

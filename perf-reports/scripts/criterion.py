@@ -21,7 +21,7 @@ def main():
     report = Report(
         "bench",
         "stages, whole engines, and a loop written by hand",
-        f"just bench {options.rows} {options.filter}".strip(),
+        f"just bench --rows {options.rows} {options.filter}".strip(),
         "One worker against a hand-written loop over a hash table: at least 0.9 of it on U1M and 1.5 times on H80; two "
         "workers at least 1.7 times one on U1M. Kernels: AVX2 and AVX-512 well above portable.",
     )

@@ -29,7 +29,7 @@ def main():
     report = Report(
         f"profile-{options.stream}",
         f"where the time goes on {options.stream}",
-        f"just profile {options.stream} {options.rows} {' '.join(options.more)}".strip(),
+        " ".join(["just profile", options.stream, options.rows, *(["--", *options.more] if options.more else [])]),
         "On streams of many keys the look-ups and updates of the table, which wait for memory; on skewed ones the reduction "
         "of hot rows and the pass that finds them.",
     )

@@ -11,24 +11,13 @@ import subprocess
 import time
 from pathlib import Path
 
+from streams import SPAN_MS, STREAMS, WINDOW_MS
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SALTMILL = ROOT / "target" / "release" / "saltmill"
 DATA = ROOT / "target" / "bench-data"
 FOUR = "count,sum(value),min(value),max(value)"
-WINDOWS = ["--key", "key", "--time", "ts", "--window", "tumbling:5s", "--agg", FOUR]
-SPAN_MS = 50_000
-# Name: keys, distribution.
-STREAMS = {
-    "u1k": ("1K", "uniform"),
-    "u1m": ("1M", "uniform"),
-    "u10m": ("10M", "uniform"),
-    "z11": ("1M", "zipf:1.1"),
-    "z15": ("1M", "zipf:1.5"),
-    "z20": ("1M", "zipf:2.0"),
-    "h80": ("1M", "hot:0.8"),
-    "h99": ("1M", "hot:0.99"),
-    "drift": ("1M", "drift:0.6/2M"),
-}
+WINDOWS = ["--key", "key", "--time", "ts", "--window", f"tumbling:{WINDOW_MS}ms", "--agg", FOUR]
 
 
 def count(text):

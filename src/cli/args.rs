@@ -260,21 +260,21 @@ pub(super) struct BenchArgs {
     pub(super) stats: Option<PathBuf>,
 }
 
-/// What is read, computed and how: common to `run` and `bench`.
+/// What is read: common to all that read.
 #[derive(Debug, Clone, Args)]
-pub(super) struct JobArgs {
+pub(super) struct InputArgs {
     /// Files to read, - for standard input
     ///
     /// csv, tsv, ndjson (jsonl), parquet, arrow (feather) by extension; text also as .gz and .zst.
     /// Arrow files are mapped into memory and must not change while they are read.
     /// Several inputs are several watermark inputs: a window closes when all of them have passed its
-    /// end. Example: saltmill run a.csv b.csv.gz
+    /// end. Example: a.csv b.csv.gz
     #[arg(required = true, value_name = "INPUT")]
     pub(super) inputs: Vec<PathBuf>,
 
     /// Format of the inputs, when the extension does not say
     ///
-    /// csv, tsv, ndjson, parquet or arrow. Example: cat log | saltmill run - --format ndjson
+    /// csv, tsv, ndjson, parquet or arrow. Example: - --format ndjson
     #[arg(long, value_name = "F", help_heading = "Input")]
     pub(super) format: Option<String>,
 
@@ -289,6 +289,42 @@ pub(super) struct JobArgs {
     /// Example: --null NA
     #[arg(long, value_name = "TEXT", help_heading = "Input")]
     pub(super) null: Option<String>,
+}
+
+/// Event time: common to all that read.
+#[derive(Debug, Clone, Args)]
+pub(super) struct TimeArgs {
+    /// Event-time column: a timestamp, a date, or an integer
+    ///
+    /// Example: --time ts
+    #[arg(long, value_name = "COL", help_heading = "Job")]
+    pub(super) time: Option<String>,
+
+    /// Unit of an event-time column of integers: s, ms, us or ns [default: ms]
+    ///
+    /// Example: --time ts --time-unit s
+    #[arg(long, value_name = "UNIT", requires = "time", help_heading = "Job")]
+    pub(super) time_unit: Option<String>,
+
+    /// How event times are written in a text column, if not as ISO 8601
+    ///
+    /// As for strftime. Example: --time when --time-format '%d.%m.%Y %H:%M'
+    #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
+    pub(super) time_format: Option<String>,
+
+    /// How far behind its maximum an input's event time may run
+    ///
+    /// Rows that are further behind, and whose window is closed, are late.
+    /// Example: --out-of-orderness 5s
+    #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
+    pub(super) out_of_orderness: String,
+}
+
+/// What is read, computed and how: common to `run` and `bench`.
+#[derive(Debug, Clone, Args)]
+pub(super) struct JobArgs {
+    #[command(flatten)]
+    pub(super) input: InputArgs,
 
     /// Key columns; none means one global group
     ///
@@ -309,23 +345,8 @@ pub(super) struct JobArgs {
     #[arg(long, value_name = "LIST", default_value = "count", help_heading = "Job")]
     pub(super) agg: String,
 
-    /// Event-time column: a timestamp, a date, or an integer
-    ///
-    /// Example: --time ts
-    #[arg(long, value_name = "COL", help_heading = "Job")]
-    pub(super) time: Option<String>,
-
-    /// Unit of an event-time column of integers: s, ms, us or ns [default: ms]
-    ///
-    /// Example: --time ts --time-unit s
-    #[arg(long, value_name = "UNIT", requires = "time", help_heading = "Job")]
-    pub(super) time_unit: Option<String>,
-
-    /// How event times are written in a text column, if not as ISO 8601
-    ///
-    /// As for strftime. Example: --time when --time-format '%d.%m.%Y %H:%M'
-    #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
-    pub(super) time_format: Option<String>,
+    #[command(flatten)]
+    pub(super) time: TimeArgs,
 
     /// Windows: none, tumbling:SIZE[@ZONE], hopping:SIZE/SLIDE, cumulate:STEP/MAX, session:GAP or
     /// processing:SIZE
@@ -349,13 +370,6 @@ pub(super) struct JobArgs {
     /// Example, for days that begin at 22:00 UTC: --window tumbling:1d --window-offset -2h
     #[arg(long, value_name = "D", allow_hyphen_values = true, help_heading = "Job")]
     pub(super) window_offset: Option<String>,
-
-    /// How far behind its maximum an input's event time may run
-    ///
-    /// Rows that are further behind, and whose window is closed, are late.
-    /// Example: --out-of-orderness 5s
-    #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
-    pub(super) out_of_orderness: String,
 
     /// Keep a window for this long after its end, and correct its result if rows come late
     ///
@@ -614,30 +628,8 @@ pub(super) struct KeyGroupsArgs {
 #[expect(clippy::doc_markdown, reason = "the text is printed as it stands")]
 #[derive(Debug, Args)]
 pub(super) struct DiagnoseArgs {
-    /// Files to read, - for standard input
-    ///
-    /// csv, tsv, ndjson (jsonl), parquet, arrow (feather) by extension; text also as .gz and .zst.
-    /// Example: saltmill diagnose a.csv b.csv.gz
-    #[arg(required = true, value_name = "INPUT")]
-    pub(super) inputs: Vec<PathBuf>,
-
-    /// Format of the inputs, when the extension does not say
-    ///
-    /// csv, tsv, ndjson, parquet or arrow. Example: --format ndjson
-    #[arg(long, value_name = "F", help_heading = "Input")]
-    pub(super) format: Option<String>,
-
-    /// Types of columns, where inference should not decide
-    ///
-    /// Arrow's names. The type decides how Flink hashes a key. Example: --schema 'user:utf8'
-    #[arg(long, value_name = "LIST", help_heading = "Input")]
-    pub(super) schema: Option<String>,
-
-    /// Text that means null in csv, besides the empty field
-    ///
-    /// Example: --null NA
-    #[arg(long, value_name = "TEXT", help_heading = "Input")]
-    pub(super) null: Option<String>,
+    #[command(flatten)]
+    pub(super) input: InputArgs,
 
     /// Rows to read at most
     ///
@@ -651,36 +643,15 @@ pub(super) struct DiagnoseArgs {
     #[arg(long, value_name = "A,B", help_heading = "Job")]
     pub(super) key: String,
 
-    /// Event-time column, to find skew in single windows: a timestamp, a date, or an integer
-    ///
-    /// Example: --time ts --window tumbling:1h
-    #[arg(long, value_name = "COL", help_heading = "Job")]
-    pub(super) time: Option<String>,
-
-    /// Unit of an event-time column of integers: s, ms, us or ns [default: ms]
-    ///
-    /// Example: --time-unit s
-    #[arg(long, value_name = "UNIT", requires = "time", help_heading = "Job")]
-    pub(super) time_unit: Option<String>,
-
-    /// How event times are written in a text column, if not as ISO 8601
-    ///
-    /// As for strftime. Example: --time-format '%d.%m.%Y %H:%M'
-    #[arg(long, value_name = "FORMAT", requires = "time", help_heading = "Job")]
-    pub(super) time_format: Option<String>,
+    #[command(flatten)]
+    pub(super) time: TimeArgs,
 
     /// Windows in which to look for skew: tumbling:SIZE
     ///
+    /// Needs --time. Late rows count for their keys, but not for their windows.
     /// Example: --time ts --window tumbling:1h
     #[arg(long, value_name = "W", help_heading = "Job")]
     pub(super) window: Option<String>,
-
-    /// How far behind its maximum an input's event time may run
-    ///
-    /// Rows further behind count for their keys, but not for their windows.
-    /// Example: --out-of-orderness 5s
-    #[arg(long, value_name = "D", default_value = "0s", help_heading = "Job")]
-    pub(super) out_of_orderness: String,
 
     /// Subtasks (Flink) or workers (Saltmill) of the job
     ///

@@ -32,7 +32,7 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
     let others = variants.iter().map(JobOptions::new).collect::<Result<Vec<_>, _>>()?;
     for options in std::iter::once(&options).chain(&others) {
         options.check_repeatable()?;
-        outputs::check_distinct(&options.inputs, &[("--stats", args.stats.as_ref())])?;
+        outputs::check_distinct(&options.input.inputs, &[("--stats", args.stats.as_ref())])?;
     }
     check_stdin(&options, &others)?;
     let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
@@ -63,7 +63,8 @@ pub(super) fn main(args: &BenchArgs) -> Result<(), Failure> {
 fn check_stdin(first: &JobOptions, others: &[JobOptions]) -> Result<(), ConfigError> {
     let loaded = others.iter().filter(|options| !options.reads_the_same(first));
     let loaded = std::iter::once(first).chain(loaded);
-    let from_stdin = loaded.flat_map(|options| &options.inputs).filter(|input| input.is_stdin());
+    let from_stdin =
+        loaded.flat_map(|options| &options.input.inputs).filter(|input| input.is_stdin());
     if from_stdin.count() > 1 {
         let text = "standard input would have to be read twice; write it to a file first";
         return Err(ConfigError::Inconsistent(text.to_owned()));
@@ -73,7 +74,7 @@ fn check_stdin(first: &JobOptions, others: &[JobOptions]) -> Result<(), ConfigEr
 
 /// A setting with its inputs loaded.
 fn measured(args: &JobArgs, options: JobOptions) -> Result<Measured, Failure> {
-    let inputs = open(&options.inputs, &options.read_options(false, Arc::default()))?;
+    let inputs = open(&options.input.inputs, &options.read_options(false, Arc::default()))?;
     warning::uneven_groups(&options.job(&inputs.schema)?);
     let loaded = load(args, &options, &inputs)?;
     Ok(Measured::new(options, inputs.schema, loaded))

@@ -15,10 +15,10 @@ use super::json::Json;
 use super::outputs::write_stdout;
 use crate::diagnose::placement::{Assignment, Placement};
 use crate::error::{ConfigError, SourceError};
-use crate::io::parse_type;
+use crate::io::{parse_type, split_outside};
 use crate::kernel::Isa;
 use crate::key::flink::default_max_parallelism;
-use crate::key::group::{MAX_PARALLELISM_LIMIT, groups_of_shard, shard_of_group};
+use crate::key::group::{check_parts, groups_of_shard, shard_of_group};
 use crate::skew::imbalance::GroupFit;
 
 /// Key groups that are listed one subtask a line; more are cut in the text, not in JSON.
@@ -26,30 +26,14 @@ const LISTED_SUBTASKS: u32 = 64;
 
 pub(super) fn main(args: &KeyGroupsArgs) -> Result<(), Failure> {
     let (parallelism, groups) = (args.parallelism, args.max_parallelism);
-    check(parallelism, groups)?;
+    check_parts(groups, "parallelism", parallelism as usize)?;
     if args.up_to == 0 {
-        return Err(Failure::Config(out_of_range("--up-to", args.up_to, "at least 1".into())));
+        let (what, found, expected) = ("--up-to", "0".into(), "at least 1".into());
+        return Err(Failure::Config(ConfigError::OutOfRange { what, found, expected }));
     }
     let keys = keys(args)?;
     let report = Report { args, parallelism, groups, keys };
     write_stdout(&if args.json { report.json() } else { report.text() })?;
-    Ok(())
-}
-
-fn out_of_range(what: &'static str, found: u32, expected: String) -> ConfigError {
-    ConfigError::OutOfRange { what, found: found.to_string(), expected }
-}
-
-/// Whether there can be so many subtasks and key groups.
-pub(super) fn check(parallelism: u32, groups: u32) -> Result<(), ConfigError> {
-    if !(1..=MAX_PARALLELISM_LIMIT).contains(&groups) {
-        let expected = format!("1 to {MAX_PARALLELISM_LIMIT}");
-        return Err(out_of_range("max parallelism", groups, expected));
-    }
-    if !(1..=groups).contains(&parallelism) {
-        let expected = format!("1 to {groups}, the number of key groups (max parallelism)");
-        return Err(out_of_range("parallelism", parallelism, expected));
-    }
     Ok(())
 }
 
@@ -94,14 +78,8 @@ fn keys(args: &KeyGroupsArgs) -> Result<Vec<PlacedKey>, Failure> {
     Ok(placed.collect())
 }
 
-/// Types of key columns: a list with commas, also within parentheses.
 fn types(text: &str) -> Result<Vec<DataType>, ConfigError> {
-    let mut depth = 0;
-    let parts = text.split(|c: char| {
-        depth += i32::from(c == '(') - i32::from(c == ')');
-        c == ',' && depth == 0
-    });
-    parts.map(parse_type).collect()
+    split_outside(text, ',').into_iter().map(parse_type).collect()
 }
 
 fn read_lines(path: &Path) -> Result<Vec<String>, SourceError> {

@@ -1,20 +1,18 @@
 //! Inputs in memory, for `bench`: loaded once by all cores, given to each run anew without a copy.
 
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 
+use super::reading::each_unit;
 use crate::error::SourceError;
 use crate::runtime::memory::MemorySource;
 use crate::runtime::sink::lock;
-use crate::runtime::source::{Source, Take};
+use crate::runtime::source::Source;
 
 /// Rows of a unit, about.
 const UNIT_ROWS: usize = 64 << 10;
-/// How long a loader waits for the reader of a text input.
-const PENDING: Duration = Duration::from_micros(200);
 
 /// One input.
 #[derive(Debug, Clone)]
@@ -61,23 +59,18 @@ fn load_units(
     has_time: bool,
     units: &Mutex<Vec<(u64, Vec<RecordBatch>)>>,
 ) -> Result<(), SourceError> {
-    loop {
-        match source.take()? {
-            Take::End => return Ok(()),
-            Take::Pending => std::thread::sleep(PENDING),
-            Take::Unit(mut unit) => {
-                if has_time {
-                    // Part of the contract: some units decode here.
-                    unit.time_max()?;
-                }
-                let mut batches = Vec::new();
-                while let Some(batch) = unit.next_batch()? {
-                    batches.push(batch);
-                }
-                lock(units).push((unit.ticket(), batches));
-            }
+    each_unit(source, |unit| {
+        if has_time {
+            // Part of the contract: some units decode here.
+            unit.time_max()?;
         }
-    }
+        let mut batches = Vec::new();
+        while let Some(batch) = unit.next_batch()? {
+            batches.push(batch);
+        }
+        lock(units).push((unit.ticket(), batches));
+        Ok(())
+    })
 }
 
 /// Batches gathered to units.

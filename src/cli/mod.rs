@@ -24,6 +24,7 @@ mod options;
 mod outputs;
 mod watch;
 mod interrupt;
+mod reading;
 mod bar;
 mod order;
 mod rows_out;

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 
-use super::args::JobArgs;
+use super::args::{InputArgs, JobArgs, TimeArgs};
 use crate::aggregate::spec::Aggregate;
 use crate::config::{Job, JobBuilder, Pinning, SkewMode};
 use crate::error::ConfigError;
@@ -27,14 +27,11 @@ const READ_ROWS_MAX: usize = 65_536;
 /// A validated job description, still without the inputs' schema.
 #[derive(Debug)]
 pub(super) struct JobOptions {
-    pub(super) inputs: Vec<InputSpec>,
-    types: Vec<(String, DataType)>,
-    null_text: Option<String>,
+    pub(super) input: InputOptions,
     keys: Vec<String>,
     aggregates: Vec<Aggregate>,
-    time: Option<TimeColumn>,
+    time: TimeOptions,
     window: Window,
-    out_of_orderness: Duration,
     allowed_lateness: Duration,
     alignment: Option<Alignment>,
     emit_every: Option<Duration>,
@@ -53,15 +50,15 @@ pub(super) struct JobOptions {
 impl JobOptions {
     /// Understands the arguments.
     pub(super) fn new(args: &JobArgs) -> Result<Self, ConfigError> {
-        let format = args.format.as_deref().map(Format::parse).transpose()?;
-        let inputs = args.inputs.iter().map(|path| input(path, format)).collect();
+        let input = InputOptions::new(&args.input)?;
+        let time = TimeOptions::new(&args.time)?;
         let window = window(args)?;
         let by_clock = matches!(window, Window::ProcessingTime { .. });
-        if by_clock && args.time.is_some() {
+        if by_clock && time.column.is_some() {
             let text = "windows of processing time go by the clock; leave --time out";
             return Err(ConfigError::Inconsistent(text.to_owned()));
         }
-        if window != Window::None && args.time.is_none() && !by_clock {
+        if window != Window::None && time.column.is_none() && !by_clock {
             let text = "a window needs an event-time column; name one with --time COL";
             return Err(ConfigError::Inconsistent(text.to_owned()));
         }
@@ -78,14 +75,11 @@ impl JobOptions {
             None => (args.workers, Pinning::Auto),
         };
         let options = Self {
-            inputs,
-            types: args.schema.as_deref().map(parse_types).transpose()?.unwrap_or_default(),
-            null_text: args.null.clone(),
+            input,
             keys: args.key.as_deref().map(names).transpose()?.unwrap_or_default(),
             aggregates: Aggregate::parse_list(&args.agg)?,
-            time: time(args)?,
+            time,
             window,
-            out_of_orderness: parse_duration(&args.out_of_orderness)?,
             allowed_lateness,
             alignment: alignment(args, window != Window::None && !by_clock)?,
             emit_every: args.emit_every.as_deref().map(parse_duration).transpose()?,
@@ -108,21 +102,21 @@ impl JobOptions {
 
     /// How to read the inputs: all columns, or those that the job needs.
     pub(super) fn read_options(&self, all: bool, rejects: Arc<RejectLog>) -> ReadOptions {
+        // Without windows nothing is asked of the time column, so no row is rejected for it.
+        let time = self.time.column.clone();
+        let time = time.filter(|column| self.has_windows() || column.format.is_some());
         ReadOptions {
-            types: self.types.clone(),
-            null_text: self.null_text.clone(),
-            // Without windows nothing is asked of the time column, so no row is rejected for it.
-            time: self.time.clone().filter(|t| self.has_windows() || t.format.is_some()),
+            time,
             columns: (!all).then(|| self.wanted()),
             batch_rows: self.batch_rows.clamp(READ_ROWS_MIN, READ_ROWS_MAX),
             rejects,
-            ..ReadOptions::default()
+            ..self.input.read_options()
         }
     }
 
     fn wanted(&self) -> Vec<Wanted> {
-        let keys = self.keys.iter().map(|name| Wanted { name: name.clone(), role: "key".into() });
-        let time = self.time.iter().map(|t| Wanted { name: t.name.clone(), role: "time".into() });
+        let keys = wanted_keys(&self.keys);
+        let time = self.time.wanted();
         let values = self.aggregates.iter().flat_map(|aggregate| {
             let role = aggregate.to_string();
             let names = aggregate.columns().into_iter();
@@ -142,16 +136,11 @@ impl JobOptions {
         if let Some(alignment) = &self.alignment {
             builder = builder.alignment(alignment.clone());
         }
-        if self.time.is_none() {
+        if self.time.column.is_none() {
             builder = builder.window(self.window);
-        }
-        if let Some(time) = self.time.as_ref().filter(|_| needs_time) {
-            builder = builder
-                .event_time(&time.name)
-                .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))
-                .out_of_orderness(self.out_of_orderness)
-                .allowed_lateness(self.allowed_lateness)
-                .window(self.window);
+        } else if needs_time {
+            builder = self.time.job(builder);
+            builder = builder.allowed_lateness(self.allowed_lateness).window(self.window);
         }
         builder.build().map_err(|error| self.with_hint(error))
     }
@@ -160,7 +149,7 @@ impl JobOptions {
     fn with_hint(&self, error: ConfigError) -> ConfigError {
         match error {
             ConfigError::WrongType { use_, column, found, expected }
-                if !self.types.iter().any(|(name, _)| *name == column) =>
+                if !self.input.types.iter().any(|(name, _)| *name == column) =>
             {
                 let expected = format!(
                     "{expected} (the type of a text input's column can be given: --schema {column}:TYPE)"
@@ -194,7 +183,8 @@ impl JobOptions {
     /// Whether both read the same columns of the same inputs in the same way.
     pub(super) fn reads_the_same(&self, other: &Self) -> bool {
         let inputs = |options: &Self| {
-            let inputs = options.inputs.iter().map(|input| (input.path.clone(), input.format));
+            let inputs =
+                options.input.inputs.iter().map(|input| (input.path.clone(), input.format));
             inputs.collect::<Vec<_>>()
         };
         let names = |options: &Self| {
@@ -205,15 +195,15 @@ impl JobOptions {
         };
         inputs(self) == inputs(other)
             && names(self) == names(other)
-            && (&self.types, &self.null_text) == (&other.types, &other.null_text)
-            && (&self.time, self.has_windows()) == (&other.time, other.has_windows())
+            && (&self.input.types, &self.input.null_text)
+                == (&other.input.types, &other.input.null_text)
+            && (&self.time.column, self.has_windows()) == (&other.time.column, other.has_windows())
     }
 
     /// Whether both compute the same from the same rows.
     pub(super) fn computes_the_same(&self, other: &Self) -> bool {
         (&self.keys, &self.aggregates, &self.time) == (&other.keys, &other.aggregates, &other.time)
-            && (self.window, self.out_of_orderness, self.allowed_lateness)
-                == (other.window, other.out_of_orderness, other.allowed_lateness)
+            && (self.window, self.allowed_lateness) == (other.window, other.allowed_lateness)
             && (self.idle_timeout, self.emit_every) == (other.idle_timeout, other.emit_every)
     }
 
@@ -237,16 +227,79 @@ impl JobOptions {
 
     /// The event-time column's name.
     pub(super) fn time_name(&self) -> Option<&str> {
-        self.time.as_ref().map(|time| time.name.as_str())
+        self.time.name()
     }
 }
 
-/// An input by its path, in a format that is given or follows from the name.
-pub(super) fn input(path: &std::path::Path, format: Option<Format>) -> InputSpec {
-    match format {
-        Some(format) => InputSpec::with_format(PathBuf::from(path), format),
-        None => InputSpec::new(PathBuf::from(path)),
+/// What is read.
+#[derive(Debug)]
+pub(super) struct InputOptions {
+    pub(super) inputs: Vec<InputSpec>,
+    types: Vec<(String, DataType)>,
+    null_text: Option<String>,
+}
+
+impl InputOptions {
+    /// Understands the arguments.
+    pub(super) fn new(args: &InputArgs) -> Result<Self, ConfigError> {
+        let format = args.format.as_deref().map(Format::parse).transpose()?;
+        let input = |path: &PathBuf| match format {
+            Some(format) => InputSpec::with_format(path, format),
+            None => InputSpec::new(path),
+        };
+        Ok(Self {
+            inputs: args.inputs.iter().map(input).collect(),
+            types: args.schema.as_deref().map(parse_types).transpose()?.unwrap_or_default(),
+            null_text: args.null.clone(),
+        })
     }
+
+    /// How to read it, as far as that is known here.
+    pub(super) fn read_options(&self) -> ReadOptions {
+        let (types, null_text) = (self.types.clone(), self.null_text.clone());
+        ReadOptions { types, null_text, ..ReadOptions::default() }
+    }
+}
+
+/// Event time.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TimeOptions {
+    pub(super) column: Option<TimeColumn>,
+    out_of_orderness: Duration,
+}
+
+impl TimeOptions {
+    /// Understands the arguments.
+    pub(super) fn new(args: &TimeArgs) -> Result<Self, ConfigError> {
+        let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
+        let format = args.time_format.clone();
+        let column = args.time.clone().map(|name| TimeColumn { name, unit, format });
+        Ok(Self { column, out_of_orderness: parse_duration(&args.out_of_orderness)? })
+    }
+
+    /// The column's name.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.column.as_ref().map(|column| column.name.as_str())
+    }
+
+    /// The column, to be read.
+    pub(super) fn wanted(&self) -> impl Iterator<Item = Wanted> {
+        self.name().into_iter().map(|name| Wanted { name: name.to_owned(), role: "time".into() })
+    }
+
+    /// Gives a job its event time, if there is a column.
+    pub(super) fn job(&self, builder: JobBuilder) -> JobBuilder {
+        let Some(column) = &self.column else { return builder };
+        builder
+            .event_time(&column.name)
+            .event_time_unit(column.unit.unwrap_or(TimeUnit::Millisecond))
+            .out_of_orderness(self.out_of_orderness)
+    }
+}
+
+/// Key columns, to be read.
+pub(super) fn wanted_keys(keys: &[String]) -> impl Iterator<Item = Wanted> {
+    keys.iter().map(|name| Wanted { name: name.clone(), role: "key".into() })
 }
 
 fn alignment(args: &JobArgs, has_event_time: bool) -> Result<Option<Alignment>, ConfigError> {
@@ -260,12 +313,6 @@ fn alignment(args: &JobArgs, has_event_time: bool) -> Result<Option<Alignment>, 
         Some(interval) => alignment.update_interval(parse_duration(interval)?),
         None => alignment,
     }))
-}
-
-fn time(args: &JobArgs) -> Result<Option<TimeColumn>, ConfigError> {
-    let Some(name) = &args.time else { return Ok(None) };
-    let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
-    Ok(Some(TimeColumn { name: name.clone(), unit, format: args.time_format.clone() }))
 }
 
 fn window(args: &JobArgs) -> Result<Window, ConfigError> {

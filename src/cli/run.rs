@@ -1,16 +1,16 @@
 //! `saltmill run`: files or standard input in, results out.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::args::{ProgressMode, RunArgs};
 use super::bar::{Bar, Measure, State};
 use super::checkpoints::{Ended, RunCheckpoints};
-use super::interrupt::{Interrupt, Interruptible};
+use super::interrupt::Interrupt;
 use super::options::JobOptions;
 use super::order::Ordered;
+use super::reading::Reading;
 use super::rows_out::RowsFile;
-use super::sink::{OutputSink, Outputs, RejectFile};
+use super::sink::{Outputs, RejectFile};
 use super::stats::StatsFile;
 use super::watch::{self, Watch};
 use super::{Failure, metrics, outputs, tell, warning};
@@ -32,7 +32,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     }
     let rejects = rejects(args, checkpoints.as_ref())?;
     let read = options.read_options(args.late.is_some(), Arc::clone(&rejects));
-    let inputs = open(&options.inputs, &read)?;
+    let inputs = open(&options.input.inputs, &read)?;
     let job = options.job(&inputs.schema)?;
     warning::uneven_groups(&job);
     let checkpoint = checkpoints.as_ref();
@@ -40,22 +40,22 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let outputs = Arc::new(target.open(&inputs, &job)?);
     let stats = args.stats.as_deref().map(StatsFile::create).transpose()?;
 
-    let (rows, cut) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-    let bar = bar(args, &inputs, &outputs, &rows);
     let ends_inputs = match &checkpoints {
         // Ctrl-C takes one, and ends no input.
         Some(_) => Interrupt::default(),
         None => interrupt.clone(),
     };
     let going_on = checkpoints.as_ref().and_then(|one| one.manifest().cloned());
-    let sources = Interruptible::wrap(inputs.sources.clone(), &ends_inputs, &rows, &cut);
+    let reading = Reading::new(&ends_inputs, None, None);
+    let bar = bar(args, &inputs, &outputs, &reading);
+    let sources = reading.wrap(inputs.sources.clone());
     interrupt.begin();
     let engine = Engine::builder(job).sources(sources);
     let engine = match &mut checkpoints {
         Some(checkpoints) => checkpoints.of(engine),
         None => engine,
     };
-    let run = engine.start(OutputSink(Arc::clone(&outputs)));
+    let run = engine.start(Arc::clone(&outputs));
     if let (Some(manifest), Ok(_)) = (&going_on, &run) {
         RunCheckpoints::tell(manifest, &inputs.sources);
     }
@@ -81,12 +81,12 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     };
     outputs.finish()?;
     checkpoints.as_ref().map_or(Ok(()), |checkpoints| checkpoints.finish(&report))?;
-    let interrupted = cut.load(Ordering::Relaxed);
+    let interrupted = reading.is_cut();
     if interrupted {
         warning::interrupted(&report);
     }
     warning::rejected(&report, &rejects, args.rejected.is_some());
-    warning::late(&report, &args.job.out_of_orderness, args.late.is_some());
+    warning::late(&report, &args.job.time.out_of_orderness, args.late.is_some());
     if let Some(stats) = stats {
         stats.write(&report, interrupted)?;
     }
@@ -106,7 +106,7 @@ fn check(args: &RunArgs, options: &JobOptions) -> Result<(), Failure> {
         ("--rejected", args.rejected.as_ref()),
         ("--stats", args.stats.as_ref()),
     ];
-    outputs::check_distinct(&options.inputs, &files)?;
+    outputs::check_distinct(&options.input.inputs, &files)?;
     Ok(watch::check(args)?)
 }
 
@@ -138,7 +138,7 @@ impl Target<'_> {
             outputs.keep_late(path, &inputs.schema, self.checkpoint)?;
         }
         if self.args.rejected.is_some() {
-            let input = match &self.options.inputs[..] {
+            let input = match &self.options.input.inputs[..] {
                 [only] => only.name(),
                 _ => String::new(),
             };
@@ -150,16 +150,16 @@ impl Target<'_> {
 }
 
 /// The progress bar, which also shows held-back rows of a pipe's results.
-fn bar(args: &RunArgs, inputs: &Inputs, outputs: &Arc<Outputs>, rows: &Arc<AtomicU64>) -> Bar {
-    let (progress, outputs, rows) =
-        (Arc::clone(&inputs.progress), Arc::clone(outputs), Arc::clone(rows));
+fn bar(args: &RunArgs, inputs: &Inputs, outputs: &Arc<Outputs>, reading: &Reading) -> Bar {
+    let (progress, outputs) = (Arc::clone(&inputs.progress), Arc::clone(outputs));
+    let reading = reading.clone();
     let is_live = inputs.sources.iter().any(|source| source.is_live());
     let mode = if args.watch { ProgressMode::Never } else { args.job.progress };
     Bar::start(mode, Measure::Bytes, move || {
         if is_live {
             outputs.show_if_quiet();
         }
-        let rows = indicatif::HumanCount(rows.load(Ordering::Relaxed));
+        let rows = indicatif::HumanCount(reading.rows());
         let (done, total) = (progress.done(), progress.total());
         State { done, total, message: format!("{rows} rows") }
     })

@@ -179,13 +179,9 @@ fn stands_at(name: &str, length: Option<u64>) -> Option<OutputState> {
     Some(OutputState { name: name.to_owned(), position: length?.to_string() })
 }
 
-/// The engine's handle on [`Outputs`].
-#[derive(Debug, Clone)]
-pub(super) struct OutputSink(pub(super) Arc<Outputs>);
-
-impl Sink for OutputSink {
+impl Sink for Outputs {
     fn results(&self, _: usize, batch: RecordBatch) -> Result<(), SinkError> {
-        let mut results = lock(&self.0.results);
+        let mut results = lock(&self.results);
         let Results { out, ordered, last_write } = &mut *results;
         match (ordered, out) {
             (_, None) => Err(SinkError::Closed),
@@ -198,7 +194,7 @@ impl Sink for OutputSink {
     }
 
     fn progress(&self, shard: usize, watermark: i64) -> Result<(), SinkError> {
-        let mut results = lock(&self.0.results);
+        let mut results = lock(&self.results);
         let Results { out, ordered, last_write } = &mut *results;
         match (ordered, out) {
             (Some(ordered), Some(RowsOut::Plain(writer))) => {
@@ -211,33 +207,33 @@ impl Sink for OutputSink {
 
     fn cut_inputs(&self) -> Result<(), SinkError> {
         let mut sides = Vec::new();
-        if let Some(mut late) = self.0.late_out()
+        if let Some(mut late) = self.late_out()
             && let Some(out) = late.as_mut()
         {
             sides.extend(stands_at(LATE, out.cut()?));
         }
-        if let Some(rejects) = &self.0.rejects {
+        if let Some(rejects) = &self.rejects {
             sides.extend(stands_at(REJECTED, rejects.log.cut()?));
         }
-        *lock(&self.0.sides_cut) = sides;
+        *lock(&self.sides_cut) = sides;
         Ok(())
     }
 
     fn cut(&self) -> Result<Vec<OutputState>, SinkError> {
-        let mut results = lock(&self.0.results);
+        let mut results = lock(&self.results);
         let length = results.out.as_mut().map_or(Ok(None), RowsOut::cut)?;
-        let sides = lock(&self.0.sides_cut).clone();
+        let sides = lock(&self.sides_cut).clone();
         Ok(stands_at(RESULTS, length).into_iter().chain(sides).collect())
     }
 
     fn sync(&self) -> Result<(), SinkError> {
-        lock(&self.0.results).out.as_ref().map_or(Ok(()), RowsOut::sync)?;
-        if let Some(late) = self.0.late_out()
+        lock(&self.results).out.as_ref().map_or(Ok(()), RowsOut::sync)?;
+        if let Some(late) = self.late_out()
             && let Some(out) = late.as_ref()
         {
             out.sync()?;
         }
-        self.0.rejects.as_ref().map_or(Ok(()), |rejects| rejects.log.sync())
+        self.rejects.as_ref().map_or(Ok(()), |rejects| rejects.log.sync())
     }
 
     fn checkpointed(&self, outcome: Result<&CheckpointReport, &CheckpointError>) {
@@ -247,16 +243,16 @@ impl Sink for OutputSink {
     }
 
     fn wants_side_outputs(&self) -> bool {
-        self.0.late.is_some() || self.0.rejects.is_some()
+        self.late.is_some() || self.rejects.is_some()
     }
 
     fn late(&self, rows: RecordBatch) -> Result<(), SinkError> {
-        let Some(mut late) = self.0.late_out() else { return Ok(()) };
+        let Some(mut late) = self.late_out() else { return Ok(()) };
         late.as_mut().map_or(Ok(()), |out| out.write(&rows))
     }
 
     fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
-        let Some(file) = &self.0.rejects else { return Ok(()) };
+        let Some(file) = &self.rejects else { return Ok(()) };
         let (reason, detail) = match reason {
             Rejection::NullTime => (Reason::NullTime, "the row has no event time"),
             Rejection::TimeOutOfRange => {

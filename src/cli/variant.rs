@@ -76,9 +76,9 @@ mod tests {
         assert_eq!((changed.skew.as_str(), changed.agg.as_str()), ("off", "count, sum(\"v w\")"));
         assert_eq!((changed.batch_rows, changed.isa.as_str()), (99, "avx2"));
         assert_eq!((changed.key.as_deref(), changed.no_pin), (Some("k"), true));
-        assert_eq!(changed.inputs, base.inputs);
+        assert_eq!(changed.input.inputs, base.input.inputs);
         let changed = variant(&base, "c.csv --workers=1").unwrap();
-        assert_eq!(changed.inputs, [std::path::Path::new("c.csv")]);
+        assert_eq!(changed.input.inputs, [std::path::Path::new("c.csv")]);
         assert_eq!((changed.workers, changed.skew.as_str()), (Some(1), "adaptive"));
         let pinned = variant(&base, "--cores 0").unwrap();
         assert_eq!((pinned.cores.as_deref(), pinned.no_pin), (Some("0"), false));

@@ -155,7 +155,6 @@ impl BoundedProfiler {
         let counted = Counted {
             rows: self.rows,
             keys,
-            keys_once: None,
             exact: false,
             effective_keys: effective_keys(self.rows, keys, &top.rows),
             partials: groups.rows.iter().map(|rows| to_f64(*rows)).collect(),

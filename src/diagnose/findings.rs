@@ -59,17 +59,6 @@ pub enum Face {
 }
 
 impl Face {
-    /// Name in reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::EvenlyBusy => "no key skew",
-            Self::KeySkew => "key skew",
-            Self::UnevenGroups => "uneven key groups",
-            Self::FewKeys => "few keys",
-            Self::TimeSkew => "time skew",
-        }
-    }
-
     /// Name in JSON.
     pub fn id(self) -> &'static str {
         match self {

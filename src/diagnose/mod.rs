@@ -3,7 +3,7 @@
 //!
 //! The way of a diagnosis: keys with their counts (from the engine's own aggregation) go through
 //! [`placement`] into a [`profile`] and, by window, into [`windows`]; [`findings`] names the faces of skew that it
-//! shows; [`predict`] replays it through every cure; [`advice`] says what to do, and [`flink_sql`] how
+//! shows; [`predict`] replays it through every cure, and [`rehearsal`] through Saltmill itself; [`advice`] says what to do, and [`flink_sql`] how
 //! to write that down for Flink. Where there are too many keys to count, [`bounded`] takes the place of the
 //! aggregation, with key groups counted exactly and heavy keys within bounds.
 
@@ -13,6 +13,7 @@ pub mod profile;
 pub mod bounded;
 pub mod windows;
 pub mod findings;
+pub mod rehearsal;
 pub mod predict;
 pub mod advice;
 pub mod flink_sql;
@@ -23,6 +24,7 @@ use advice::Advice;
 use findings::Findings;
 use predict::Prediction;
 use profile::Profile;
+use rehearsal::StreamSample;
 use windows::Windows;
 
 use crate::error::ConfigError;
@@ -43,13 +45,18 @@ pub struct Diagnosis {
 }
 
 impl Diagnosis {
-    /// Diagnoses what was counted.
+    /// Diagnoses what was counted. Without a sample, what Saltmill would come to while it learns is not
+    /// predicted.
     ///
     /// # Errors
     /// If a salted key cannot be placed.
-    pub fn new(profile: Profile, windows: Option<Windows>) -> Result<Self, ConfigError> {
+    pub fn new(
+        profile: Profile,
+        windows: Option<Windows>,
+        sample: Option<&StreamSample>,
+    ) -> Result<Self, ConfigError> {
         let findings = Findings::new(&profile, windows.as_ref());
-        let predictions = predict::predictions(&profile)?;
+        let predictions = predict::predictions(&profile, sample)?;
         let advice = Advice::new(&profile, &findings, &predictions);
         Ok(Self { profile, windows, findings, predictions, advice })
     }

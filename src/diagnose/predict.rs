@@ -8,6 +8,7 @@
 
 use super::placement::{Assignment, Placement};
 use super::profile::{Profile, TopColumns, TopKey, by_subtask, to_f64};
+use super::rehearsal::StreamSample;
 use crate::error::ConfigError;
 use crate::key::group::{groups_of_shard, shard_of_group};
 use crate::skew::imbalance::Imbalance;
@@ -48,8 +49,10 @@ pub enum Cure {
     Parallelism(u32),
     /// Another number of key groups.
     MaxParallelism(u32),
-    /// Saltmill with as many workers.
+    /// Saltmill with as many workers on this input, from its first row on.
     Adaptive,
+    /// The same once it knows the hot keys, as on a long stream.
+    AdaptiveLearned,
     /// The keys are hashed once more.
     Rehash,
 }
@@ -67,6 +70,7 @@ impl Cure {
             Self::Parallelism(subtasks) => format!("parallelism {subtasks}"),
             Self::MaxParallelism(groups) => format!("max parallelism {groups}"),
             Self::Adaptive => "Saltmill, adaptive".into(),
+            Self::AdaptiveLearned => "Saltmill, hot keys known".into(),
             Self::Rehash => "hashing the key again".into(),
         }
     }
@@ -80,6 +84,7 @@ impl Cure {
             Self::Parallelism(_) => "parallelism",
             Self::MaxParallelism(_) => "max_parallelism",
             Self::Adaptive => "adaptive",
+            Self::AdaptiveLearned => "adaptive_learned",
             Self::Rehash => "rehash",
         }
     }
@@ -96,13 +101,18 @@ pub struct Prediction {
     pub imbalance: Imbalance,
     /// How many times as fast as now, if the busiest subtask sets the pace.
     pub speed_up: f64,
+    /// Where chance has a hand in it: largest over mean if all goes well, and if it does not.
+    pub spread: Option<(f64, f64)>,
 }
 
-/// Predicts every cure for a stream.
+/// Predicts every cure for a stream; what Saltmill comes to while it learns only with a sample.
 ///
 /// # Errors
 /// If a salted key cannot be placed.
-pub fn predictions(profile: &Profile) -> Result<Vec<Prediction>, ConfigError> {
+pub fn predictions(
+    profile: &Profile,
+    sample: Option<&StreamSample>,
+) -> Result<Vec<Prediction>, ConfigError> {
     let replay = Replay::new(profile)?;
     let config = &profile.config;
     let mut all = vec![replay.two_phase()];
@@ -122,7 +132,11 @@ pub fn predictions(profile: &Profile) -> Result<Vec<Prediction>, ConfigError> {
         let loads = counts.rows_of_subtasks(config.parallelism);
         all.push(replay.prediction(Cure::MaxParallelism(counts.groups()), loads));
     }
-    all.push(replay.adaptive());
+    if let Some(found) = sample.map(|sample| sample.rehearse(profile)).transpose()?.flatten() {
+        let spread = Some(found.spread);
+        all.push(Prediction { spread, ..replay.prediction(Cure::Adaptive, found.loads) });
+    }
+    all.push(replay.adaptive_learned());
     all.push(replay.rehash()?);
     Ok(all)
 }
@@ -167,7 +181,7 @@ impl<'a> Replay<'a> {
         let even = self.rows().div_ceil(loads.len().max(1) as u64);
         let slowest = loads.iter().copied().max().unwrap_or(0).max(even).max(1);
         let speed_up = to_f64(self.busiest.max(1)) / to_f64(slowest);
-        Prediction { cure, loads, imbalance, speed_up }
+        Prediction { cure, loads, imbalance, speed_up, spread: None }
     }
 
     fn two_phase(&self) -> Prediction {
@@ -211,8 +225,9 @@ impl<'a> Replay<'a> {
         Ok(all.into_iter().find(|prediction| ratio(prediction) <= (NEAR_BEST * best).max(ENOUGH)))
     }
 
-    /// What Saltmill does: rows of hot keys are aggregated by whoever reads them, all others by the owner.
-    fn adaptive(&self) -> Prediction {
+    /// What Saltmill does once it knows the hot keys: their rows are aggregated by whoever reads them, all
+    /// others by the owner.
+    fn adaptive_learned(&self) -> Prediction {
         let workers = u16::try_from(self.subtasks).expect("at most 2^15 subtasks");
         let policy = PolicyConfig::new(workers);
         let share = policy.balance_share().min(policy.thresholds.speed_share);
@@ -227,7 +242,7 @@ impl<'a> Replay<'a> {
             spread += rows;
         }
         split(spread, &mut loads);
-        self.prediction(Cure::Adaptive, loads)
+        self.prediction(Cure::AdaptiveLearned, loads)
     }
 
     /// The same keys by another hash: that of the key with one and the same salt. Hot keys stay whole.

@@ -12,7 +12,7 @@ use arrow::array::{ArrayRef, Int64Array};
 use super::placement::{Assignment, PlacedKeys, Placement};
 use super::top::TopKeys;
 use crate::error::ConfigError;
-use crate::key::group::shard_of_group;
+use crate::key::group::{key_group, shard_of_group};
 use crate::runtime::report::KeyValue;
 
 /// Keys whose counts are kept one by one.
@@ -73,11 +73,6 @@ impl GroupCounts {
     pub fn rows_of_subtasks(&self, subtasks: u32) -> Vec<u64> {
         by_subtask(&self.rows, subtasks)
     }
-
-    /// Keys of each of so many subtasks.
-    pub fn keys_of_subtasks(&self, subtasks: u32) -> Vec<u64> {
-        by_subtask(&self.keys, subtasks)
-    }
 }
 
 /// Sums over the key groups that each subtask owns.
@@ -97,7 +92,6 @@ pub struct Profiler {
     config: ProfileConfig,
     rows: u64,
     keys: u64,
-    keys_once: u64,
     squares: f64,
     groups: GroupCounts,
     others: Vec<GroupCounts>,
@@ -127,7 +121,6 @@ impl Profiler {
             config: config.clone(),
             rows: 0,
             keys: 0,
-            keys_once: 0,
             squares: 0.0,
             groups: GroupCounts::new(config.max_parallelism),
             others: config.other_groups.iter().map(|groups| GroupCounts::new(*groups)).collect(),
@@ -173,7 +166,6 @@ impl Profiler {
         for (group, count) in groups.iter().zip(counts.values()) {
             let count = count.unsigned_abs();
             self.rows += count;
-            self.keys_once += u64::from(count == 1);
             self.squares += to_f64(count) * to_f64(count);
             self.partials[usize::from(*group)] += bundles.partials(count);
         }
@@ -186,7 +178,6 @@ impl Profiler {
     pub fn merge(&mut self, other: Self) -> Result<(), ConfigError> {
         self.rows += other.rows;
         self.keys += other.keys;
-        self.keys_once += other.keys_once;
         self.squares += other.squares;
         self.groups.merge(&other.groups);
         self.others.iter_mut().zip(&other.others).for_each(|(sum, own)| sum.merge(own));
@@ -220,7 +211,6 @@ impl Profiler {
             Counted {
                 rows: self.rows,
                 keys: self.keys,
-                keys_once: Some(self.keys_once),
                 exact: true,
                 effective_keys: to_f64(self.rows).powi(2) / self.squares.max(1.0),
                 native: native.unwrap_or_else(|| self.groups.clone()),
@@ -280,6 +270,8 @@ pub struct TopKey {
     pub group: u16,
     /// The subtask that owns it.
     pub subtask: u16,
+    /// Saltmill's hash of it.
+    pub native_hash: u64,
     /// The worker that would own it in Saltmill.
     pub native_worker: u16,
 }
@@ -291,8 +283,6 @@ pub struct Counted {
     pub rows: u64,
     /// Different keys.
     pub keys: u64,
-    /// Keys of one row, if counted.
-    pub keys_once: Option<u64>,
     /// Whether all numbers are exact; if not, keys are an estimate and heavy keys have bounds.
     pub exact: bool,
     /// Number of equally heavy keys that would be as uneven: 1 / sum of squared shares.
@@ -339,8 +329,7 @@ impl Profile {
         let (mut groups, mut native) = (Vec::new(), Vec::new());
         if !rows.is_empty() {
             placement.place(&top_columns.columns, rows.len())?.groups(groups_all, &mut groups);
-            let own = placement.with(Assignment::Native)?;
-            own.place(&top_columns.columns, rows.len())?.groups(groups_all, &mut native);
+            native = placement.native(&top_columns.columns, rows.len())?;
         }
         let owner = |group: u16| shard_of_group(group, config.parallelism, groups_all);
         let top = rows.iter().enumerate().map(|(i, &rows)| TopKey {
@@ -350,7 +339,8 @@ impl Profile {
             rows_high: bounds[i].1,
             group: groups[i],
             subtask: owner(groups[i]),
-            native_worker: owner(native[i]),
+            native_hash: native[i],
+            native_worker: owner(key_group(native[i], groups_all)),
         });
         let top = top.collect();
         let (config, placement) = (config.clone(), placement.clone());

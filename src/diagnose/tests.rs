@@ -11,6 +11,7 @@ use super::findings::Face;
 use super::placement::{Assignment, Placement};
 use super::predict::Cure;
 use super::profile::{Profile, ProfileConfig, Profiler};
+use super::windows::WindowProfiler;
 use super::*;
 use crate::kernel::Isa;
 use crate::key::flink::columns::KeyForm;
@@ -82,7 +83,7 @@ proptest! {
             loads[owner(plain.place(&keys([*key]), 1).unwrap())] += rows;
         }
         prop_assert_eq!(profile.loads(), loads);
-        for prediction in predict::predictions(&profile).unwrap() {
+        for prediction in predict::predictions(&profile, None).unwrap() {
             let sum: u64 = prediction.loads.iter().sum();
             prop_assert!(prediction.cure == Cure::TwoPhase || sum == rows, "{:?}", prediction);
             prop_assert!(prediction.speed_up <= f64::from(parallelism) * 4.0 + 1e-9);
@@ -140,7 +141,7 @@ fn two_phases_send_what_mini_batches_hold() {
     let counts =
         (0..50_i64).map(|key| (key, if key == 0 { 30_000 } else { 400 })).collect::<Vec<_>>();
     let profile = profile(Assignment::Native, &config, &counts, 1);
-    let predictions = predict::predictions(&profile).unwrap();
+    let predictions = predict::predictions(&profile, None).unwrap();
     let predicted = predictions.iter().find(|p| p.cure == Cure::TwoPhase).unwrap();
     let predicted: u64 = predicted.loads.iter().sum();
     // The same rows in random order, aggregated in batches of 100.
@@ -163,7 +164,7 @@ fn faces_are_told_apart() {
     let face = |counts: &[(i64, u64)], parallelism: u32, groups: u32| {
         let config = config(parallelism, groups);
         let profile = profile(Assignment::Native, &config, counts, 2);
-        Diagnosis::new(profile, None).unwrap().findings.faces
+        Diagnosis::new(profile, None, None).unwrap().findings.faces
     };
     let even = (0..40_000).map(|key| (key, 5)).collect::<Vec<_>>();
     assert_eq!(face(&even, 4, 128), [Face::EvenlyBusy]);
@@ -175,4 +176,26 @@ fn faces_are_told_apart() {
     assert_eq!(face(&few, 16, 128), [Face::FewKeys]);
     // One subtask cannot be uneven.
     assert_eq!(face(&hot, 1, 128), [Face::EvenlyBusy]);
+}
+
+#[test]
+fn of_too_many_windows_the_earliest_are_whole() {
+    let placement = placement(Assignment::Native);
+    let mut profilers = [(); 2].map(|()| WindowProfiler::new(&placement, 4, 128));
+    // One profiler sees every window, in some order; the other few, one of them late.
+    for start in (0..30).map(|i| i * 7 % 30) {
+        let rows = Int64Array::from(vec![3, 4]);
+        profilers[0].add(start, &keys([1, 2]), &rows).unwrap();
+    }
+    for start in [2, 28] {
+        profilers[1].add(start, &keys([9]), &Int64Array::from(vec![100])).unwrap();
+    }
+    let [mut sum, other] = profilers;
+    sum.merge(other);
+    let windows = sum.finish();
+    let starts = windows.windows.iter().map(|window| window.start).collect::<Vec<_>>();
+    assert_eq!(starts, (0..20).collect::<Vec<_>>());
+    assert_eq!((windows.windows[2].rows, windows.windows[2].keys), (107, 3));
+    assert_eq!(windows.windows[3].rows, 7);
+    assert_eq!(windows.rows_beyond, 10 * 7 + 100);
 }

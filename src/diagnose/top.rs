@@ -25,11 +25,6 @@ impl TopKeys {
         Self { limit: limit.max(1), threshold: 0, parts: Vec::new(), held: 0 }
     }
 
-    /// Rows that a key must exceed to be surely held; 0 if all keys are.
-    pub fn threshold(&self) -> i64 {
-        self.threshold
-    }
-
     /// Adds keys, each one for the first time.
     ///
     /// # Errors

@@ -32,6 +32,7 @@ pub use self::generate::{Distribution, GenerateOptions, KeyType, StreamGenerator
 pub use self::open::{Inputs, IoError, ReadOptions, TimeColumn, Wanted, open};
 pub use self::progress::Progress;
 pub use self::reject::{Reason, RejectLog, Rejected};
+pub(crate) use self::types::split_outside;
 pub use self::types::{parse_type, parse_types, parse_unit};
 pub use self::write::{BatchWriter, open_writer};
 

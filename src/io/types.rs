@@ -135,7 +135,7 @@ fn syntax(text: &str, why: &str) -> ConfigError {
 }
 
 /// Splits at a character that is neither in quotes nor in parentheses.
-fn split_outside(text: &str, separator: char) -> Vec<&str> {
+pub(crate) fn split_outside(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start, mut depth, mut quoted) = (Vec::new(), 0, 0_i32, false);
     for (at, c) in text.char_indices() {
         match c {

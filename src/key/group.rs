@@ -6,6 +6,8 @@
 
 use std::ops::RangeInclusive;
 
+use crate::error::ConfigError;
+
 /// Largest allowed number of key groups.
 pub const MAX_PARALLELISM_LIMIT: u32 = 1 << 15;
 
@@ -43,6 +45,33 @@ pub fn groups_of_shard(shard: u16, shards: u32, max_parallelism: u32) -> RangeIn
         (((shard + 1) * max_parallelism - 1) / shards) as u16,
     );
     bounds.0..=bounds.1
+}
+
+/// Whether there can be so many key groups, and so many parts of them (`what`, in messages).
+///
+/// # Errors
+/// If there cannot.
+pub fn check_parts(groups: u32, what: &'static str, parts: usize) -> Result<(), ConfigError> {
+    let refuse =
+        |what, found: String, expected| Err(ConfigError::OutOfRange { what, found, expected });
+    if !(1..=MAX_PARALLELISM_LIMIT).contains(&groups) {
+        return refuse(
+            "max parallelism",
+            groups.to_string(),
+            format!("1 to {MAX_PARALLELISM_LIMIT}"),
+        );
+    }
+    if !(1..=groups as usize).contains(&parts) {
+        let expected = format!("1 to {groups}, the number of key groups (max parallelism)");
+        return refuse(what, parts.to_string(), expected);
+    }
+    Ok(())
+}
+
+/// As many workers as there are cores available to the process, if there are key groups for them.
+pub fn workers_default(groups: u32) -> usize {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    cores.min(groups as usize)
 }
 
 #[cfg(test)]

@@ -19,16 +19,8 @@ use crate::key::batch::{KeyBatch, is_long, key_len};
 use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
-use crate::skew::sample::Sampler;
-use crate::skew::sketch::{Sketch, SketchConfig, epoch_at};
+use crate::skew::learner::Observer;
 use crate::state::pane::OneKeyRows;
-
-/// One of so many rows is sampled: at one of 128, sampling a stream of one key would take more than 3 % of
-/// the time that such a stream needs.
-const SAMPLE_EVERY: u32 = 160;
-
-/// Sampled rows between two snapshots given to the control.
-const REPORT_SAMPLES: u32 = 192;
 
 /// A hot key with at least one of so many rows of a batch is reduced under its mask, straight from the
 /// columns; the rows of others are listed first.
@@ -48,9 +40,9 @@ pub(crate) struct HotKeys {
     slot: usize,
     set: Arc<HotSet>,
     slots: Vec<Slot>,
-    sampler: Sampler,
-    sketch: Sketch,
-    unreported: u32,
+    observer: Observer,
+    /// Whether the rows of this batch have been sampled.
+    sampled: bool,
     /// Producers among which a key's salts are dealt out.
     producers: usize,
     /// Counts batches, to take the salts in turn.
@@ -156,18 +148,15 @@ impl HotRows {
 
 impl HotKeys {
     pub(crate) fn new(job: Arc<Job>, control: Arc<SkewControl>, producers: usize) -> Self {
-        let config = SketchConfig { sample_every: SAMPLE_EVERY, ..SketchConfig::default() };
-        let slot = control.join(config.sample_every);
-        let sampler = Sampler::new(config.sample_every, slot as u64);
+        let slot = control.join();
         let mut keys = Self {
             set: control.current(),
             control,
             job,
             slot,
             slots: Vec::new(),
-            sampler,
-            sketch: Sketch::new(config),
-            unreported: 0,
+            observer: Observer::new(slot as u64),
+            sampled: false,
             producers: producers.max(1),
             turn: 0,
             rows: HotRows::default(),
@@ -194,30 +183,34 @@ impl HotKeys {
         }));
     }
 
-    /// Takes the hot set that is in force from this batch on.
-    pub(crate) fn begin_batch(&mut self) {
+    /// Takes the hot set that is in force from this batch on. The first batches are sampled before, so that
+    /// what they tell is used for them.
+    pub(crate) fn begin_batch(&mut self, keys: &KeyBatch, rows_seen: u64) {
+        self.sampled = false;
+        if self.observer.is_new() {
+            self.sample(keys, rows_seen);
+        }
         if self.control.epoch() != self.set.epoch() {
             self.set = self.control.current();
             self.adopt();
         }
     }
 
-    /// Samples the rows of a batch. Called when its keys have been read, or else each sampled row would be
-    /// a cache miss.
+    /// Samples the rows of a batch, if that has not been done. Called when its keys have been read, or else
+    /// each sampled row would be a cache miss.
     pub(crate) fn sample(&mut self, keys: &KeyBatch, rows_seen: u64) {
-        // All producers forget together, however fast each is.
-        self.sketch.rotate_to(epoch_at(rows_seen));
-        let (sketch, words) = (&mut self.sketch, keys.words.as_slice());
-        let (width, mut picked) = (keys.width, 0);
-        self.sampler.sample(words.len() / width, |row| {
+        if std::mem::replace(&mut self.sampled, true) {
+            return;
+        }
+        let observer = &mut self.observer;
+        observer.follow(rows_seen);
+        let (words, width) = (keys.words.as_slice(), keys.width);
+        observer.sample(words.len() / width, |row| {
             let hash = if width == 1 { keys.hash_of_word(row) } else { keys.hashes[row] };
-            sketch.offer(hash, words[row * width]);
-            picked += 1;
+            (hash, words[row * width])
         });
-        self.unreported += picked;
-        if self.unreported >= REPORT_SAMPLES {
-            self.unreported = 0;
-            self.control.report(self.slot, &self.sketch, rows_seen);
+        if observer.is_due() && self.control.report(self.slot, observer.sketch(), rows_seen) {
+            observer.reported();
         }
     }
 
@@ -358,7 +351,7 @@ impl HotKeys {
 
     /// Tells the control what was last seen, and that this producer has gone.
     pub(crate) fn leave(&self, rows_seen: u64) {
-        self.control.report_last(self.slot, &self.sketch, rows_seen);
+        self.control.report_last(self.slot, self.observer.sketch(), rows_seen);
     }
 }
 

@@ -94,7 +94,7 @@ impl Router {
         }
         self.counts.rows_in += batch.num_rows() as u64;
         if let Some(hot) = &mut self.hot {
-            hot.begin_batch();
+            hot.begin_batch(&prepared.keys, rows_seen);
         }
         match self.windows.assign(&self.job, batch, self.expected, &mut self.watermark)? {
             Assignment::One(window) => self.split_one_window(prepared, window),

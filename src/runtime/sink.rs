@@ -95,6 +95,53 @@ pub trait Sink: Send + Sync {
     }
 }
 
+/// A sink that the engine and whoever started it share.
+impl<S: Sink + ?Sized> Sink for Arc<S> {
+    fn results(&self, shard: usize, batch: RecordBatch) -> Result<(), SinkError> {
+        (**self).results(shard, batch)
+    }
+
+    fn progress(&self, shard: usize, watermark: i64) -> Result<(), SinkError> {
+        (**self).progress(shard, watermark)
+    }
+
+    fn finishing(&self) {
+        (**self).finishing();
+    }
+
+    fn ended(&self) {
+        (**self).ended();
+    }
+
+    fn wants_side_outputs(&self) -> bool {
+        (**self).wants_side_outputs()
+    }
+
+    fn late(&self, rows: RecordBatch) -> Result<(), SinkError> {
+        (**self).late(rows)
+    }
+
+    fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
+        (**self).rejected(reason, rows)
+    }
+
+    fn cut_inputs(&self) -> Result<(), SinkError> {
+        (**self).cut_inputs()
+    }
+
+    fn cut(&self) -> Result<Vec<OutputState>, SinkError> {
+        (**self).cut()
+    }
+
+    fn sync(&self) -> Result<(), SinkError> {
+        (**self).sync()
+    }
+
+    fn checkpointed(&self, outcome: Result<&CheckpointReport, &CheckpointError>) {
+        (**self).checkpointed(outcome);
+    }
+}
+
 /// A sink that keeps results in memory until they are taken.
 #[derive(Debug, Clone, Default)]
 pub struct Collected(Arc<Mutex<Vec<RecordBatch>>>);

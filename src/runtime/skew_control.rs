@@ -12,16 +12,10 @@ use hashbrown::HashMap;
 use super::report::{HotKeyReport, KeyValue};
 use super::sink::lock;
 use crate::checkpoint::HotKeyState;
-use crate::skew::estimate::Merger;
 use crate::skew::hot_set::{Cause, HotSet};
+use crate::skew::learner::Learner;
 use crate::skew::policy::Policy;
-use crate::skew::sketch::{Sketch, Snapshot};
-
-/// Shares below this part of the least threshold need not be carried around.
-const SNAPSHOT_SHARE: f64 = 0.5;
-
-/// The same where keys were named beforehand, which are reported however small they are.
-const SNAPSHOT_SHARE_MIN: f64 = 1.0 / 2048.0;
+use crate::skew::sketch::Sketch;
 
 /// Names of hot keys that are remembered for the report.
 const NAMES_MAX: usize = 8192;
@@ -32,46 +26,22 @@ pub(crate) struct SkewControl {
     epoch: AtomicU32,
     any_hot: AtomicBool,
     current: Mutex<Arc<HotSet>>,
-    state: Mutex<State>,
+    learner: Mutex<Learner>,
     names: Mutex<HashMap<u64, Vec<KeyValue>>>,
     workers: u16,
-    snapshot_share_min: f64,
-}
-
-#[derive(Debug)]
-struct State {
-    policy: Policy,
-    merger: Merger,
-    /// The latest of each producer.
-    snapshots: Vec<Snapshot>,
-    /// Places in `snapshots` whose producer has gone. What it saw last counts until it is outdated or
-    /// another producer takes the place, so memory depends on how many there are at a time.
-    vacant: Vec<usize>,
 }
 
 impl SkewControl {
     pub(crate) fn new(policy: Policy) -> Self {
-        let config = policy.config();
-        let workers = config.workers;
-        let snapshot_share_min = if config.given.is_empty() {
-            config.demote_share() * SNAPSHOT_SHARE
-        } else {
-            SNAPSHOT_SHARE_MIN
-        };
+        let workers = policy.config().workers;
         let current = policy.current();
         Self {
             epoch: AtomicU32::new(current.epoch()),
             any_hot: AtomicBool::new(!current.is_empty()),
             current: Mutex::new(Arc::new(current)),
-            state: Mutex::new(State {
-                policy,
-                merger: Merger::new(),
-                snapshots: Vec::new(),
-                vacant: Vec::new(),
-            }),
+            learner: Mutex::new(Learner::new(policy)),
             names: Mutex::default(),
             workers,
-            snapshot_share_min,
         }
     }
 
@@ -87,34 +57,28 @@ impl SkewControl {
     }
 
     /// A place for a new producer.
-    pub(crate) fn join(&self, sample_every: u32) -> usize {
-        let mut state = lock(&self.state);
-        state.vacant.pop().unwrap_or_else(|| {
-            state.snapshots.push(Snapshot { sample_every, ..Snapshot::default() });
-            state.snapshots.len() - 1
-        })
+    pub(crate) fn join(&self) -> usize {
+        lock(&self.learner).join()
     }
 
-    /// Takes in what producer `slot` has seen, and decides. Does nothing if another producer is at it.
-    pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        if let Ok(mut state) = self.state.try_lock() {
-            self.take_in(&mut state, slot, sketch, rows_seen);
-        }
+    /// Takes in what producer `slot` has seen, and decides. Does nothing, and says so (false), if another
+    /// producer is at it.
+    pub(crate) fn report(&self, slot: usize, sketch: &Sketch, rows_seen: u64) -> bool {
+        let Ok(mut learner) = self.learner.try_lock() else { return false };
+        self.take_in(&mut learner, slot, sketch, rows_seen);
+        true
     }
 
     /// Takes in what a producer that goes has seen last, so that the report covers the whole stream, and
     /// waits for its turn. Its snapshot ages with the others.
     pub(crate) fn report_last(&self, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        let mut state = lock(&self.state);
-        self.take_in(&mut state, slot, sketch, rows_seen);
-        state.vacant.push(slot);
+        let mut learner = lock(&self.learner);
+        self.take_in(&mut learner, slot, sketch, rows_seen);
+        learner.leave(slot);
     }
 
-    fn take_in(&self, state: &mut State, slot: usize, sketch: &Sketch, rows_seen: u64) {
-        let State { policy, merger, snapshots, .. } = state;
-        sketch.snapshot_into(self.snapshot_share_min, &mut snapshots[slot]);
-        let estimates = merger.merge(snapshots);
-        if let Some(set) = policy.decide(estimates, rows_seen) {
+    fn take_in(&self, learner: &mut Learner, slot: usize, sketch: &Sketch, rows_seen: u64) {
+        if let Some(set) = learner.take_in(slot, sketch, rows_seen) {
             self.put_in_force(set);
         }
     }
@@ -149,16 +113,16 @@ impl SkewControl {
 
     /// How many keys are hot, how often one became hot, and how often one cooled down.
     pub(crate) fn counts(&self) -> (u64, u64, u64) {
-        let state = lock(&self.state);
-        let (hot, demoted) = (state.policy.hot_keys() as u64, state.policy.demotions());
-        let given = state.policy.config().given.len() as u64;
+        let learner = lock(&self.learner);
+        let (hot, demoted) = (learner.policy().hot_keys() as u64, learner.policy().demotions());
+        let given = learner.policy().config().given.len() as u64;
         (hot, (hot + demoted).saturating_sub(given), demoted)
     }
 
     /// The keys that are hot, for a checkpoint. Those named beforehand will be named again.
     pub(crate) fn hot_key_states(&self) -> Vec<HotKeyState> {
-        let state = lock(&self.state);
-        let current = state.policy.current();
+        let learner = lock(&self.learner);
+        let current = learner.policy().current();
         let found = current.keys().iter().filter(|key| key.cause != Cause::Given);
         found
             .map(|key| HotKeyState {
@@ -174,8 +138,8 @@ impl SkewControl {
     /// All decisions that are remembered, in words and numbers.
     pub(crate) fn hot_keys(&self) -> Vec<HotKeyReport> {
         let names = lock(&self.names);
-        let state = lock(&self.state);
-        let reports = state.policy.decisions().map(|decision| {
+        let learner = lock(&self.learner);
+        let reports = learner.policy().decisions().map(|decision| {
             let key = names.get(&decision.hash).cloned().unwrap_or_default();
             let text = key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             HotKeyReport {

@@ -21,6 +21,11 @@ use crate::error::{CheckpointError, SourceError};
 /// How far a worker may be ahead of the one that has taken the fewest units: this part of them.
 const AHEAD_SHARE: u64 = 32;
 
+/// Whether a worker that has taken `own` units waits for the one that has taken the `least`.
+pub(crate) fn is_ahead(own: u64, least: u64) -> bool {
+    own > least + least / AHEAD_SHARE
+}
+
 /// Longest stretch between two polls that counts as silence of an input: in longer ones the workers were
 /// held back, not the input silent.
 const SILENCE_STEP_MAX: Duration = Duration::from_millis(50);
@@ -178,8 +183,11 @@ impl SourceSet {
         }
         let even = self.even.is_asked();
         if even && !state.even {
-            // What was read before was not to be even, and is no debt.
-            state.taken.iter_mut().flatten().for_each(|taken| *taken = 0);
+            // What was read before was not to be even, and is no debt; the units at hand count.
+            state.taken.iter_mut().flatten().for_each(|taken| *taken = (*taken).min(1));
+            if let Some(own) = &mut state.taken[worker] {
+                *own = 0;
+            }
         }
         state.even = even;
         if even && self.is_ahead(&state, worker) {
@@ -300,7 +308,7 @@ impl SourceSet {
                 .zip(&state.inputs)
                 .any(|(source, input)| !input.ended && source.is_live())
         };
-        own > least + least / AHEAD_SHARE && !live()
+        is_ahead(own, least) && !live()
     }
 
     fn note_silence(&self, state: &mut InputState, input: usize) {

@@ -16,7 +16,7 @@
 //! below [`Thresholds::demote_ratio`] of the lower threshold and not before
 //! [`PolicyConfig::stay_rows_min`] rows; as a share that can do both does not exist, a key at a
 //! threshold does not flap. The set changes at most once per [`PolicyConfig::change_rows_min`]
-//! rows, whatever the stream does, and never holds more than [`PolicyConfig::hot_keys_max`] keys;
+//! rows and a few times more at the start, whatever the stream does, and never holds more than [`PolicyConfig::hot_keys_max`] keys;
 //! the log is bounded too, and says how much it dropped.
 //!
 //! **Cost:** one hash-map entry per candidate and decision; nothing per row. Deterministic.
@@ -69,6 +69,10 @@ impl Salts {
     }
 }
 
+/// The first two changes of the set are at least this part of [`PolicyConfig::change_rows_min`] apart, and
+/// the next ones as far as they are into the run, until that is all of it.
+const CHANGE_ROWS_FIRST: u64 = 8;
+
 /// Shares at which keys become hot and cool down.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Thresholds {
@@ -106,7 +110,7 @@ pub struct PolicyConfig {
     pub thresholds: Thresholds,
     /// Rows that a key stays hot at least.
     pub stay_rows_min: u64,
-    /// Rows between two changes of the set at least.
+    /// Rows between two changes of the set at least, but for the first few.
     pub change_rows_min: u64,
     /// Ended decisions that are remembered; the oldest are dropped and counted.
     pub log_max: usize,
@@ -299,7 +303,7 @@ impl Policy {
             let estimate = self.places.get(&member.now.hash).map(|&place| estimates[place]);
             member.refresh(estimate, &self.config);
         }
-        let wait = self.changed_at.map_or(0, |row| row + self.config.change_rows_min);
+        let wait = self.changed_at.map_or(0, |row| row + self.change_rows(row));
         if !self.config.adaptive || rows_seen < wait {
             return None;
         }
@@ -331,6 +335,13 @@ impl Policy {
     /// Ended decisions that were dropped because the log was full.
     pub fn decisions_dropped(&self) -> u64 {
         self.dropped
+    }
+
+    /// Rows until the next change, after one at `row`: fewer at first, when little is known and a short stream
+    /// has not much left.
+    fn change_rows(&self, row: u64) -> u64 {
+        let min = self.config.change_rows_min;
+        row.clamp(min / CHANGE_ROWS_FIRST, min)
     }
 
     fn demote(&mut self, rows_seen: u64) -> bool {

@@ -17,22 +17,22 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
 use super::options::{Counting, Options};
-use super::source::Reading;
 use crate::aggregate::spec::Aggregate;
 use crate::cli::Failure;
 use crate::cli::interrupt::Interrupt;
+use crate::cli::reading::{Onlooker, Reading, UnitOnlooker, each_unit};
 use crate::config::{Job, Pinning};
 use crate::diagnose::bounded::BoundedProfiler;
 use crate::diagnose::placement::Placement;
 use crate::diagnose::profile::{Profile, Profiler};
+use crate::diagnose::rehearsal::{StreamSample, UnitSample};
 use crate::diagnose::windows::{WindowProfiler, Windows};
-use crate::error::{ConfigError, SinkError};
+use crate::error::{ConfigError, SinkError, SourceError};
 use crate::io::{Inputs, RejectLog, open};
 use crate::kernel::Isa;
 use crate::runtime::engine::Engine;
 use crate::runtime::ingest::Ingest;
 use crate::runtime::sink::{Rejection, Sink, lock};
-use crate::runtime::source::{Source, Take};
 
 /// Bytes of state from which keys are too many to be counted one by one: growing, a table needs as much
 /// again for a moment.
@@ -40,9 +40,6 @@ const STATE_BYTES_MAX: u64 = 88 << 20;
 
 /// How often the state's size is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-
-/// How long a reader waits for a text input.
-const PENDING: Duration = Duration::from_micros(200);
 
 /// The column of counts between the two engines; no column of a file is likely to be called so.
 const ROWS: &str = "rows of the key\u{0}";
@@ -52,6 +49,8 @@ const ROWS: &str = "rows of the key\u{0}";
 pub(super) struct Counts {
     pub(super) profile: Profile,
     pub(super) windows: Option<Windows>,
+    /// Keys of sampled rows, unit by unit.
+    pub(super) sample: StreamSample,
     pub(super) rows_late: u64,
     pub(super) rows_rejected: Vec<(String, u64)>,
     /// Only a part of the inputs was read.
@@ -75,16 +74,18 @@ pub(super) fn count(options: &Options, interrupt: &Interrupt) -> Result<Counts, 
 /// Counts exactly; none if there are too many keys and the inputs can be read again.
 fn exactly(options: &Options, interrupt: &Interrupt) -> Result<Option<Counts>, Failure> {
     let read = options.read_options(Arc::new(RejectLog::new()), true);
-    let inputs = open(&options.inputs, &read)?;
-    let reading = Reading::new(interrupt, options.limit);
+    let inputs = open(&options.input.inputs, &read)?;
     let job = options.job(&inputs.schema).aggregate(Aggregate::count().alias(ROWS)).build()?;
     let (places, fields) = options.key_fields(&inputs.schema)?;
     let placement = Placement::new(options.assignment, fields, Isa::best())?;
-    let time_type = options
-        .time
-        .as_ref()
-        .and_then(|time| Some(inputs.schema.field_with_name(&time.name).ok()?.data_type().clone()));
-    let run = Run { options, placement: &placement, reading: &reading, time_type };
+    let time_type = options.time.name().and_then(|name| {
+        inputs.schema.field_with_name(name).ok().map(|field| field.data_type().clone())
+    });
+    let sampling = KeySampling::new(&placement, &places);
+    let onlooker = Arc::clone(&sampling) as Arc<dyn Onlooker>;
+    let reading = Reading::new(interrupt, options.limit, Some(onlooker));
+    let run =
+        Run { options, placement: &placement, reading: &reading, sampling: &sampling, time_type };
     interrupt.begin();
     let counted = if options.window.is_some() {
         run.by_window(job, &places, inputs)?
@@ -99,6 +100,7 @@ struct Run<'a> {
     options: &'a Options,
     placement: &'a Placement,
     reading: &'a Reading,
+    sampling: &'a KeySampling,
     time_type: Option<DataType>,
 }
 
@@ -115,12 +117,13 @@ impl Run<'_> {
         let live = is_live(&inputs);
         let sink = Arc::new(KeySink::new(self, job.workers())?);
         let sources = self.reading.wrap(inputs.sources);
-        let engine = Engine::start_on(job, sources, SinkRef(Arc::clone(&sink)))?;
+        let engine = Engine::start_on(job, sources, Arc::clone(&sink))?;
         match self.wait(engine, None, live)? {
             Ended::Abandoned => Ok(None),
             Ended::Done { rows_late, rows_rejected, outgrown } => Ok(Some(Counts {
                 profile: sink.profile()?,
                 windows: None,
+                sample: self.sampling.finish(),
                 rows_late,
                 rows_rejected,
                 is_part: self.reading.is_cut(),
@@ -140,7 +143,7 @@ impl Run<'_> {
         let (totals_job, totals_schema) = self.totals_job()?;
         let workers = job.workers();
         let keys = Arc::new(KeySink::new(self, totals_job.workers())?);
-        let totals = Engine::start(totals_job, SinkRef(Arc::clone(&keys)))?;
+        let totals = Engine::start(totals_job, Arc::clone(&keys))?;
         // One handle for each shard of the other engine, and one for late rows.
         let ingests = (0..=workers).map(|_| Ok(Mutex::new(Some(totals.ingest()?))));
         let ingests = ingests.collect::<Result<Vec<_>, Failure>>()?;
@@ -156,7 +159,7 @@ impl Run<'_> {
             windows: (0..workers).map(|_| window()).collect(),
         });
         let sources = self.reading.wrap(inputs.sources);
-        let engine = Engine::start_on(job, sources, SinkRef(Arc::clone(&sink)))?;
+        let engine = Engine::start_on(job, sources, Arc::clone(&sink))?;
         let Ended::Done { rows_late, rows_rejected, outgrown } =
             self.wait(engine, Some(&totals), live)?
         else {
@@ -171,6 +174,7 @@ impl Run<'_> {
         Ok(Some(Counts {
             profile: keys.profile()?,
             windows: Some(sink.finish()),
+            sample: self.sampling.finish(),
             rows_late,
             rows_rejected,
             is_part: self.reading.is_cut(),
@@ -220,25 +224,6 @@ impl Run<'_> {
 
 fn is_live(inputs: &Inputs) -> bool {
     inputs.sources.iter().any(|source| source.is_live())
-}
-
-/// A sink that the engine and whoever started it share.
-#[derive(Debug)]
-struct SinkRef<S>(Arc<S>);
-
-impl<S: Sink> Sink for SinkRef<S> {
-    fn results(&self, shard: usize, batch: RecordBatch) -> Result<(), SinkError> {
-        self.0.results(shard, batch)
-    }
-    fn wants_side_outputs(&self) -> bool {
-        self.0.wants_side_outputs()
-    }
-    fn late(&self, rows: RecordBatch) -> Result<(), SinkError> {
-        self.0.late(rows)
-    }
-    fn rejected(&self, reason: Rejection, rows: RecordBatch) -> Result<(), SinkError> {
-        self.0.rejected(reason, rows)
-    }
 }
 
 fn failed(error: impl std::fmt::Display) -> SinkError {
@@ -366,13 +351,79 @@ fn first_time(column: &ArrayRef) -> Option<i64> {
     Some(counts(&one).value(0))
 }
 
+/// Samples keys while they are read.
+#[derive(Debug)]
+struct KeySampling {
+    placement: Placement,
+    /// Where the key columns are in the input.
+    places: Vec<usize>,
+    /// Units taken.
+    taken: AtomicU64,
+    units: Arc<Mutex<Vec<UnitSample>>>,
+}
+
+impl KeySampling {
+    fn new(placement: &Placement, places: &[usize]) -> Arc<Self> {
+        let (taken, units) = (AtomicU64::new(0), Arc::default());
+        Arc::new(Self { placement: placement.clone(), places: places.to_vec(), taken, units })
+    }
+
+    /// The units read to their ends.
+    fn finish(&self) -> StreamSample {
+        StreamSample::new(std::mem::take(&mut *lock(&self.units)))
+    }
+}
+
+impl Onlooker for KeySampling {
+    fn unit(&self, rows_before: u64) -> Box<dyn UnitOnlooker> {
+        let order = self.taken.fetch_add(1, Ordering::Relaxed);
+        Box::new(UnitSampling {
+            sample: Some(UnitSample::new(order, rows_before)),
+            placement: self.placement.clone(),
+            places: self.places.clone(),
+            units: Arc::clone(&self.units),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct UnitSampling {
+    sample: Option<UnitSample>,
+    placement: Placement,
+    places: Vec<usize>,
+    units: Arc<Mutex<Vec<UnitSample>>>,
+}
+
+impl UnitOnlooker for UnitSampling {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<(), SourceError> {
+        let Some(sample) = &mut self.sample else { return Ok(()) };
+        let keys = self.places.iter().map(|place| Arc::clone(batch.column(*place)));
+        let keys = keys.collect::<Vec<_>>();
+        sample.add(&self.placement, &keys, batch.num_rows()).map_err(|error| SourceError {
+            input: "the keys".into(),
+            place: None,
+            message: error.to_string(),
+        })
+    }
+}
+
+impl Drop for UnitSampling {
+    fn drop(&mut self) {
+        if let Some(sample) = self.sample.take() {
+            lock(&self.units).push(sample);
+        }
+    }
+}
+
 /// Counts within bounds, in little memory.
 fn bounded(options: &Options, interrupt: &Interrupt) -> Result<Counts, Failure> {
     let read = options.read_options(Arc::new(RejectLog::new()), false);
-    let inputs = open(&options.inputs, &read)?;
+    let inputs = open(&options.input.inputs, &read)?;
     let (places, fields) = options.key_fields(&inputs.schema)?;
     let placement = Placement::new(options.assignment, fields, Isa::best())?;
-    let reading = Reading::new(interrupt, options.limit);
+    let sampling = KeySampling::new(&placement, &places);
+    let onlooker = Arc::clone(&sampling) as Arc<dyn Onlooker>;
+    let reading = Reading::new(interrupt, options.limit, Some(onlooker));
     let sources = reading.wrap(inputs.sources);
     interrupt.begin();
     let seeds = AtomicU64::new(1);
@@ -380,7 +431,16 @@ fn bounded(options: &Options, interrupt: &Interrupt) -> Result<Counts, Failure> 
         let reader = || {
             let seed = seeds.fetch_add(1, Ordering::Relaxed);
             let mut profiler = BoundedProfiler::new(&placement, &options.profile, seed);
-            read_all(&sources, &places, &mut profiler).map(|()| profiler)
+            for source in &sources {
+                each_unit(source.as_ref(), |unit| {
+                    while let Some(batch) = unit.next_batch()? {
+                        let keys = places.iter().map(|place| Arc::clone(batch.column(*place)));
+                        profiler.add(&keys.collect::<Vec<_>>(), batch.num_rows())?;
+                    }
+                    Ok::<_, Failure>(())
+                })?;
+            }
+            Ok(profiler)
         };
         let readers = (0..options.workers).map(|_| scope.spawn(reader)).collect::<Vec<_>>();
         let results = readers
@@ -393,32 +453,11 @@ fn bounded(options: &Options, interrupt: &Interrupt) -> Result<Counts, Failure> 
     Ok(Counts {
         profile: BoundedProfiler::finish(profilers)?,
         windows: None,
+        sample: sampling.finish(),
         rows_late: 0,
         rows_rejected,
         is_part: reading.is_cut(),
         outgrown: options.counting == Counting::Auto,
         time_type: None,
     })
-}
-
-fn read_all(
-    sources: &[Arc<dyn Source>],
-    places: &[usize],
-    profiler: &mut BoundedProfiler,
-) -> Result<(), Failure> {
-    for source in sources {
-        loop {
-            match source.take()? {
-                Take::End => break,
-                Take::Pending => std::thread::sleep(PENDING),
-                Take::Unit(mut unit) => {
-                    while let Some(batch) = unit.next_batch()? {
-                        let keys = places.iter().map(|place| Arc::clone(batch.column(*place)));
-                        profiler.add(&keys.collect::<Vec<_>>(), batch.num_rows())?;
-                    }
-                }
-            }
-        }
-    }
-    Ok(())
 }

@@ -110,22 +110,13 @@ fn write_bars(bars: &Bars, out: &mut String) {
     let top = 40.0;
     let height = top + ROW * bars.rows.len() as f64 + 6.0;
     open_svg(&bars.title, height, out);
-    for (i, (label, length, text)) in bars.rows.iter().enumerate() {
-        let y = top + ROW * i as f64;
+    let rows = || bars.rows.iter().enumerate().map(|(i, row)| (top + ROW * i as f64, row));
+    for (y, (_, length, _)) in rows() {
         let _ = writeln!(
             out,
-            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
-             <rect class=\"bar\" x=\"{LABELS:.0}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{:.0}\" rx=\"2\"/>\
-             <text class=\"soft\" x=\"{:.1}\" y=\"{:.0}\">{}</text>",
-            LABELS - 8.0,
-            y + 12.0,
-            escaped(label),
-            y,
+            "<rect class=\"bar\" x=\"{LABELS:.0}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{:.0}\" rx=\"2\"/>",
             length * scale,
             ROW - 6.0,
-            LABELS + length * scale + 8.0,
-            y + 12.0,
-            escaped(text)
         );
     }
     if let Some((length, name)) = bars.reference {
@@ -137,6 +128,20 @@ fn write_bars(bars: &Bars, out: &mut String) {
             top - 4.0,
             top - 8.0,
             escaped(name)
+        );
+    }
+    // Over the line, which runs through the numbers of short bars.
+    for (y, (label, length, text)) in rows() {
+        let _ = writeln!(
+            out,
+            "<text x=\"{:.0}\" y=\"{:.0}\" text-anchor=\"end\">{}</text>\
+             <text class=\"soft\" x=\"{:.1}\" y=\"{:.0}\">{}</text>",
+            LABELS - 8.0,
+            y + 12.0,
+            escaped(label),
+            LABELS + length * scale + 8.0,
+            y + 12.0,
+            escaped(text)
         );
     }
     out.push_str("</svg>\n");

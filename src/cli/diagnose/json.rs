@@ -133,6 +133,9 @@ fn predictions(context: &Context<'_>) -> Json {
             .float("cov", prediction.imbalance.cov)
             .float("speed_up", prediction.speed_up)
             .member("rows", &loads);
+        if let Some((low, high)) = prediction.spread {
+            json.float("max_over_mean_low", low).float("max_over_mean_high", high);
+        }
         all.element(&json);
     }
     all
@@ -163,6 +166,7 @@ fn windows(context: &Context<'_>, windows: &Windows) -> Json {
     let mut json = Json::object();
     json.int("number", windows.windows.len() as u64)
         .int("rows_median", windows.rows_median())
+        .int("rows_beyond", windows.rows_beyond)
         .int("hot_number", context.diagnosis.findings.hot_windows.len() as u64)
         .member("hot", &hot);
     if let Some((median, worst)) = windows.max_over_mean() {

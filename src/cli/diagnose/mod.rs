@@ -5,7 +5,6 @@
 
 mod document;
 mod options;
-mod source;
 mod count;
 mod report;
 mod text;
@@ -38,14 +37,14 @@ struct Context<'a> {
 pub(super) fn main(args: &DiagnoseArgs) -> Result<(), Failure> {
     let options = Options::new(args)?;
     let interrupt = Interrupt::listen();
-    let Counts { profile, windows, rows_late, rows_rejected, is_part, outgrown, time_type } =
+    let Counts { profile, windows, sample, rows_late, rows_rejected, is_part, outgrown, time_type } =
         count::count(&options, &interrupt)?;
     if profile.counted.rows == 0 {
         return Err(Failure::Run(
             "the inputs have no rows, so there is nothing to diagnose".into(),
         ));
     }
-    let diagnosis = Diagnosis::new(profile, windows)?;
+    let diagnosis = Diagnosis::new(profile, windows, Some(&sample))?;
     let context = Context {
         options: &options,
         diagnosis: &diagnosis,
@@ -73,7 +72,7 @@ pub(super) fn main(args: &DiagnoseArgs) -> Result<(), Failure> {
 
 impl Context<'_> {
     fn title(&self) -> String {
-        let inputs = self.options.inputs.iter().map(crate::io::InputSpec::name);
+        let inputs = self.options.input.inputs.iter().map(crate::io::InputSpec::name);
         let inputs = inputs.collect::<Vec<_>>().join(", ");
         format!("Skew of {inputs} by {}", self.options.keys.join(", "))
     }

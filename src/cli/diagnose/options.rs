@@ -4,25 +4,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, SchemaRef};
 
 use crate::cli::args::DiagnoseArgs;
-use crate::cli::keygroups::check;
-use crate::cli::options::{input, names};
+use crate::cli::options::{InputOptions, TimeOptions, names, wanted_keys};
 use crate::cli::outputs::check_distinct;
 use crate::column::find_column;
 use crate::config::{Job, JobBuilder};
 use crate::diagnose::placement::Assignment;
 use crate::diagnose::profile::ProfileConfig;
 use crate::error::ConfigError;
-use crate::io::{
-    Format, InputSpec, ReadOptions, RejectLog, TimeColumn, Wanted, parse_count, parse_types,
-    parse_unit,
-};
+use crate::io::{ReadOptions, RejectLog, parse_count};
 use crate::key::flink::default_max_parallelism;
-use crate::key::group::MAX_PARALLELISM_LIMIT;
+use crate::key::group::{
+    MAX_PARALLELISM_DEFAULT, MAX_PARALLELISM_LIMIT, check_parts, workers_default,
+};
 use crate::skew::imbalance::GroupFit;
-use crate::time::window::{Window, parse_duration};
+use crate::time::window::Window;
 
 /// Numbers of key groups that are compared with the one in question.
 const OTHER_GROUPS: [u32; 3] = [120, 720, 5_040];
@@ -41,9 +39,9 @@ pub(super) enum Counting {
 /// Validated options.
 #[derive(Debug)]
 pub(super) struct Options {
-    pub(super) inputs: Vec<InputSpec>,
+    pub(super) input: InputOptions,
     pub(super) keys: Vec<String>,
-    pub(super) time: Option<TimeColumn>,
+    pub(super) time: TimeOptions,
     pub(super) window: Option<(Window, Duration)>,
     pub(super) assignment: Assignment,
     pub(super) profile: ProfileConfig,
@@ -52,28 +50,20 @@ pub(super) struct Options {
     pub(super) top: usize,
     pub(super) html: Option<PathBuf>,
     pub(super) workers: usize,
-    types: Vec<(String, DataType)>,
-    null_text: Option<String>,
-    out_of_orderness: Duration,
 }
 
 impl Options {
     pub(super) fn new(args: &DiagnoseArgs) -> Result<Self, ConfigError> {
-        let format = args.format.as_deref().map(Format::parse).transpose()?;
-        let inputs = args.inputs.iter().map(|path| input(path, format)).collect::<Vec<_>>();
-        let unit = args.time_unit.as_deref().map(parse_unit).transpose()?;
-        let time = args.time.as_ref().map(|name| TimeColumn {
-            name: name.clone(),
-            unit,
-            format: args.time_format.clone(),
-        });
         let groups =
             args.max_parallelism.unwrap_or_else(|| default_max_parallelism(args.parallelism));
-        check(args.parallelism, groups)?;
+        check_parts(groups, "parallelism", args.parallelism as usize)?;
+        let workers = args.workers.unwrap_or_else(|| workers_default(MAX_PARALLELISM_DEFAULT));
+        check_parts(MAX_PARALLELISM_DEFAULT, "number of workers", workers)?;
         let options = Self {
             keys: names(&args.key)?,
+            input: InputOptions::new(&args.input)?,
+            time: TimeOptions::new(&args.time)?,
             window: window(args)?,
-            time,
             assignment: Assignment::parse(&args.assign)?,
             profile: ProfileConfig {
                 parallelism: args.parallelism,
@@ -85,41 +75,27 @@ impl Options {
             limit: args.limit.as_deref().map(|text| count("--limit", text)).transpose()?,
             top: args.top,
             html: args.html.clone(),
-            workers: workers(args)?,
-            types: args.schema.as_deref().map(parse_types).transpose()?.unwrap_or_default(),
-            null_text: args.null.clone(),
-            out_of_orderness: parse_duration(&args.out_of_orderness)?,
-            inputs,
+            workers,
         };
-        check_distinct(&options.inputs, &[("--html", options.html.as_ref())])?;
+        check_distinct(&options.input.inputs, &[("--html", options.html.as_ref())])?;
         Ok(options)
     }
 
     /// How to read: the key columns, and the time where it is asked for by a window.
     pub(super) fn read_options(&self, rejects: Arc<RejectLog>, with_time: bool) -> ReadOptions {
-        let time = self.time.clone().filter(|_| with_time && self.window.is_some());
-        let keys = self.keys.iter().map(|name| Wanted { name: name.clone(), role: "key".into() });
-        let wanted_time = time.iter().map(|t| Wanted { name: t.name.clone(), role: "time".into() });
-        ReadOptions {
-            types: self.types.clone(),
-            null_text: self.null_text.clone(),
-            columns: Some(keys.chain(wanted_time).collect()),
-            time,
-            rejects,
-            ..ReadOptions::default()
-        }
+        let with_time = with_time && self.window.is_some();
+        let columns = wanted_keys(&self.keys);
+        let columns = columns.chain(self.time.wanted().filter(|_| with_time)).collect();
+        let time = self.time.column.clone().filter(|_| with_time);
+        ReadOptions { columns: Some(columns), time, rejects, ..self.input.read_options() }
     }
 
     /// Adds keys and windows to a job.
     pub(super) fn job(&self, schema: &SchemaRef) -> JobBuilder {
         let mut builder =
             Job::builder(Arc::clone(schema)).key(self.keys.iter().cloned()).workers(self.workers);
-        if let (Some((window, _)), Some(time)) = (self.window, &self.time) {
-            builder = builder
-                .event_time(&time.name)
-                .event_time_unit(time.unit.unwrap_or(TimeUnit::Millisecond))
-                .out_of_orderness(self.out_of_orderness)
-                .window(window);
+        if let Some((window, _)) = self.window {
+            builder = self.time.job(builder).window(window);
         }
         builder
     }
@@ -169,22 +145,8 @@ fn counting(text: &str) -> Result<Counting, ConfigError> {
     }
 }
 
-fn workers(args: &DiagnoseArgs) -> Result<usize, ConfigError> {
-    let most = crate::key::group::MAX_PARALLELISM_DEFAULT as usize;
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let workers = args.workers.unwrap_or(cores.min(most));
-    if (1..=most).contains(&workers) {
-        return Ok(workers);
-    }
-    Err(ConfigError::OutOfRange {
-        what: "number of workers",
-        found: workers.to_string(),
-        expected: format!("1 to {most}"),
-    })
-}
-
 fn window(args: &DiagnoseArgs) -> Result<Option<(Window, Duration)>, ConfigError> {
-    match (&args.window, &args.time) {
+    match (&args.window, &args.time.time) {
         (None, None) => Ok(None),
         (Some(text), Some(_)) => match Window::parse(text)? {
             window @ Window::Tumbling { size, .. } => Ok(Some((window, size))),

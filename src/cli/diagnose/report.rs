@@ -1,7 +1,9 @@
 //! The report of a diagnosis, from the summary to the statements to paste.
 
+use indicatif::HumanCount;
+
 use super::Context;
-use super::document::{Bars, Block, Series, Table, thousands};
+use super::document::{Bars, Block, Series, Table};
 use super::options::Options;
 use crate::diagnose::Diagnosis;
 use crate::diagnose::advice::{Step, key_text};
@@ -17,6 +19,9 @@ use crate::skew::imbalance::COV_ALERT_DEFAULT;
 
 /// Subtasks that get a bar each.
 const BARS_MAX: usize = 64;
+
+/// Where chance makes at least so much of a difference to a prediction, it is told.
+const CHANCE_TOLD: f64 = 1.02;
 
 /// Hot windows that are listed.
 const HOT_WINDOWS_LISTED: usize = 10;
@@ -212,6 +217,12 @@ impl Report<'_> {
             self.context.time_text(worst.start),
             self.diagnosis.findings.imbalance.max_over_mean,
         )));
+        if windows.rows_beyond > 0 {
+            blocks.push(Block::Text(format!(
+                "There are too many windows to look at each: {} rows lie in others. Larger windows are fewer.",
+                thousands(windows.rows_beyond)
+            )));
+        }
         let points = windows
             .windows
             .iter()
@@ -290,9 +301,19 @@ impl Report<'_> {
         }));
         blocks.push(Block::Text(
             "Rows behind the exchange, replayed with the hash that each key, or key and salt, has. A cure cannot \
-             be faster than an even split of all rows, which have to be read as well."
+             be faster than an even split of all rows, which have to be read as well. Saltmill is replayed on this \
+             input, cut into the same units: until it has learnt a hot key its rows go to the key's owner, and few \
+             units cannot be dealt out evenly; of a longer stream both are less, which is what it comes to with hot keys \
+             known."
                 .into(),
         ));
+        let chance = diagnosis.predictions.iter().find_map(|prediction| prediction.spread);
+        let chance = chance.filter(|(low, high)| high / low > CHANCE_TOLD);
+        blocks.extend(chance.map(|(low, high)| {
+            Block::Text(format!(
+                "Which worker of Saltmill reads which unit is left to chance: max/mean {low:.2} to {high:.2}."
+            ))
+        }));
     }
 
     fn steps(&self, blocks: &mut Vec<Block>) {
@@ -317,7 +338,7 @@ impl Report<'_> {
         blocks.push(Block::Code(settings(options.profile.mini_batch_rows)));
         let Some(salts) = diagnosis.advice.salts else { return };
         let size = options.window.map(|(_, size)| interval(size));
-        let time = options.time.as_ref().map(|time| time.name.as_str());
+        let time = options.time.name();
         let window = time.zip(size.as_deref());
         let query = Query { keys: &options.keys, window, salts };
         blocks.push(Block::Text(
@@ -334,6 +355,11 @@ impl Report<'_> {
             blocks.push(Block::Code(sql));
         }
     }
+}
+
+/// A whole number with commas between thousands.
+fn thousands(number: u64) -> String {
+    HumanCount(number).to_string()
 }
 
 /// A number that need not be whole.

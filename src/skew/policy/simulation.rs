@@ -276,7 +276,7 @@ fn an_adversary_costs_a_bounded_number_of_changes() {
         simulation.step(|row, at| if at < 0.8 { key } else { row << 20 | 1 << 63 });
     }
     let most = simulation.rows / simulation.policy.config().change_rows_min;
-    assert!(u64::from(simulation.changes) <= most + 1, "{}", simulation.changes);
+    assert!(u64::from(simulation.changes) <= most + 4, "{}", simulation.changes);
     // What was left behind is forgotten within two epochs and a stay: few useless keys at a time.
     assert!(simulation.set.len() <= 40, "{} hot keys", simulation.set.len());
     assert!(key > 100, "the adversary was at work: {key}");
@@ -296,5 +296,5 @@ fn a_burst_of_keys_stays_within_bounds() {
     assert_eq!(now, bytes);
     assert!(simulation.policy.decisions().count() <= 4_096 + 256);
     let most = simulation.rows / simulation.policy.config().change_rows_min;
-    assert!(u64::from(simulation.changes) <= most + 1);
+    assert!(u64::from(simulation.changes) <= most + 4);
 }
