@@ -12,6 +12,7 @@
 //! - `metrics`: a run that Prometheus scrapes, or a person watches.
 //! - `resume`: checkpoints, and runs that go on after a kill.
 //! - `diagnose`: what is found and predicted, against counts made in another way.
+//! - `page`: the page of `diagnose` in a browser.
 #![cfg(feature = "cli")]
 
 mod support;
@@ -21,6 +22,7 @@ mod bad_input;
 mod aggregates;
 mod streaming;
 mod outputs;
+mod page;
 mod ordered;
 mod keygroups;
 mod diagnose;
