@@ -1,11 +1,11 @@
 //! A small server to scrape metrics from: one thread, one page.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tiny_http::{Header, Method, Request, Response, Server};
 
@@ -14,6 +14,10 @@ use crate::runtime::engine::MetricsReader;
 
 /// How often the loads of the shards are looked at.
 const TICK: Duration = Duration::from_millis(250);
+
+/// However often metrics are asked for, the text is not made more often: what a busy scraper takes from the
+/// engine is bounded.
+const TEXT_AGE_MAX: Duration = Duration::from_millis(50);
 
 /// Serves metrics over HTTP, under `/metrics`, until it is dropped.
 pub struct MetricsServer {
@@ -56,11 +60,11 @@ impl MetricsServer {
     pub fn serve(&mut self, reader: MetricsReader) -> io::Result<()> {
         let (server, stopped) = (Arc::clone(&self.server), Arc::clone(&self.stopped));
         let body = move || {
-            let mut exposition = Exposition::new(reader);
+            let mut page = Page { exposition: Exposition::new(reader), made: None };
             while !stopped.load(Ordering::Relaxed) {
                 match server.recv_timeout(TICK) {
-                    Ok(Some(request)) => answer(request, &mut exposition),
-                    Ok(None) => exposition.tick(),
+                    Ok(Some(request)) => answer(request, &mut page),
+                    Ok(None) => page.exposition.tick(),
                     // One connection failed; the next may not.
                     Err(_) => {}
                 }
@@ -82,12 +86,29 @@ impl Drop for MetricsServer {
     }
 }
 
-fn answer(request: Request, exposition: &mut Exposition) {
+/// The metrics, as they were made last.
+struct Page {
+    exposition: Exposition,
+    made: Option<(Instant, String)>,
+}
+
+impl Page {
+    fn text(&mut self) -> String {
+        match &self.made {
+            Some((when, text)) if when.elapsed() < TEXT_AGE_MAX => text.clone(),
+            _ => {
+                let text = self.exposition.text();
+                self.made = Some((Instant::now(), text.clone()));
+                text
+            }
+        }
+    }
+}
+
+fn answer(request: Request, page: &mut Page) {
     let path = request.url().split('?').next().unwrap_or_default();
     let (code, kind, text) = match (request.method(), path) {
-        (Method::Get | Method::Head, "/metrics") => {
-            (200, Exposition::CONTENT_TYPE, exposition.text())
-        }
+        (Method::Get | Method::Head, "/metrics") => (200, Exposition::CONTENT_TYPE, page.text()),
         (Method::Get | Method::Head, "/") => {
             (200, "text/plain; charset=utf-8", "Saltmill. Metrics are at /metrics.\n".to_owned())
         }
@@ -97,6 +118,18 @@ fn answer(request: Request, exposition: &mut Exposition) {
         _ => (405, "text/plain; charset=utf-8", "Only GET is answered.\n".to_owned()),
     };
     let header = Header::from_bytes("Content-Type", kind).expect("a header of plain characters");
+    let response = Response::from_string(text).with_status_code(code).with_header(header);
     // Whoever asked may have gone away.
-    let _ = request.respond(Response::from_string(text).with_status_code(code).with_header(header));
+    let _ = respond(request, response);
+}
+
+/// Responds in one piece: of two, the second would wait until the first is acknowledged, which some put off for
+/// 40 ms.
+fn respond<R: io::Read>(request: Request, response: Response<R>) -> io::Result<()> {
+    let mut bytes = Vec::new();
+    let (version, no_body) = (request.http_version().clone(), *request.method() == Method::Head);
+    response.raw_print(&mut bytes, version, request.headers(), no_body, None)?;
+    let mut writer = request.into_writer();
+    writer.write_all(&bytes)?;
+    writer.flush()
 }
