@@ -13,7 +13,7 @@ use crate::config::Job;
 use crate::error::RunError;
 use crate::kernel::Isa;
 use crate::kernel::reduce::{MaskedReduce, MinMax};
-use crate::kernel::select::{Compare, CompareMask, MaskRows};
+use crate::kernel::select::{Compare, CompareMask, MaskRows, MaskedRows};
 use crate::key::batch::KeyBatch;
 use crate::runtime::intake::Intake;
 use crate::runtime::ring;
@@ -22,7 +22,7 @@ use crate::runtime::shard::{Progress, Shard};
 use crate::runtime::shared::EngineShared;
 use crate::runtime::sink::{Collected, Sink};
 use crate::runtime::wake::Sleeper;
-use crate::state::pane::{MaskedRows, OneKeyRows, Pane, Scratch};
+use crate::state::pane::{OneKeyRows, Pane, Scratch};
 
 /// Messages a shard takes between two batches.
 const STEP_MESSAGES: usize = 4;
