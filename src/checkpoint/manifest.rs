@@ -9,8 +9,8 @@ use crate::error::CheckpointError;
 /// Version of the layout of checkpoints that this program writes, and the only one that it reads.
 pub const FORMAT: u32 = 1;
 
-/// The function that gives keys their key groups. It stands in every checkpoint: state of another one would be looked for
-/// in the wrong shards.
+/// The function that gives keys their key groups. It stands in every checkpoint: state of another one would be
+/// looked for in the wrong shards.
 const KEY_GROUP_FUNCTION: &str = "saltmill-1";
 
 /// What precedes the manifest's own checksum, on its last line.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::args::RunArgs;
+use super::args::CheckpointArgs;
 use super::interrupt::Interrupt;
 use super::{Failure, tell};
 use crate::checkpoint::{Checkpoint, CheckpointDir, Manifest};
@@ -42,7 +42,7 @@ pub(super) enum Ended {
 
 impl RunCheckpoints {
     /// Takes the directory that was asked for, and finds the checkpoint to go on from.
-    pub(super) fn open(args: &RunArgs) -> Result<Option<Self>, Failure> {
+    pub(super) fn open(args: &CheckpointArgs) -> Result<Option<Self>, Failure> {
         let Some(path) = &args.checkpoint_dir else { return Ok(None) };
         let every = parse_duration(&args.checkpoint_every)?;
         if every.is_zero() {

@@ -25,7 +25,7 @@ pub(super) fn main(args: &RunArgs) -> Result<(), Failure> {
     let format = outputs::format(args.output.as_deref(), args.output_format.as_deref())?;
     let mut server = args.metrics.as_deref().map(metrics::bind).transpose()?;
     let interrupt = Interrupt::listen();
-    let mut checkpoints = RunCheckpoints::open(args)?;
+    let mut checkpoints = RunCheckpoints::open(&args.checkpoints)?;
     if checkpoints.as_ref().is_some_and(RunCheckpoints::is_finished) {
         tell("the run had ended, and its outputs are complete; nothing is left to do");
         return Ok(());
