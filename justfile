@@ -59,6 +59,15 @@ bench-peers *OPTIONS: release
     cargo build --quiet --release --manifest-path benches/peers/timely/Cargo.toml
     python3 benches/peers/run.py {{OPTIONS}}
 
+# Open-loop latency, cold keys beside a hot one, one row through an appender: perf-reports/DATE-latency.
+bench-latency *OPTIONS:
+    python3 perf-reports/scripts/latency.py {{OPTIONS}}
+
+# The HTTP service under mixed load, with restarts: rows conserved, memory flat.
+soak SECONDS="600":
+    cargo build --quiet --release --manifest-path examples/http_service/Cargo.toml
+    python3 examples/http_service/soak.py --seconds {{SECONDS}}
+
 # Whole processes from file to file, every format: perf-reports/DATE-e2e.
 bench-e2e *OPTIONS: release
     python3 perf-reports/scripts/e2e.py {{OPTIONS}}
@@ -75,12 +84,9 @@ perf-stat *OPTIONS: release
 release:
     cargo build --quiet --release
 
-# The examples of skew, off against on.
+# All examples but the HTTP service.
 examples:
-    cargo run --release --example quickstart
-    cargo run --release --example hot_keys
-    cargo run --release --example extreme_key
-    cargo run --release --example ride_sharing
+    .ci/examples --release
 
 # Documentation, without warnings.
 doc:

@@ -1,5 +1,6 @@
 //! The job: what is to be computed and with which limits, validated before anything starts.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -13,6 +14,8 @@ use crate::kernel::Isa;
 pub use crate::key::encode::HotList;
 use crate::key::encode::KeyEncoder;
 use crate::key::group::{MAX_PARALLELISM_DEFAULT, check_parts, workers_default};
+use crate::process::KeyedProcess;
+use crate::process::keyed::{Erased, Setting, Typed, check_output};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
 use crate::time::alignment::Alignment;
@@ -127,6 +130,8 @@ pub struct Job {
     pub(crate) given_hot: Vec<(u64, u64)>,
     pub(crate) mini_batch_rows: Option<u64>,
     pub(crate) mini_batch_latency: Option<Duration>,
+    /// What takes the place of aggregates.
+    pub(crate) process: Option<Arc<dyn Erased>>,
 }
 
 /// The event-time column of a job.
@@ -164,6 +169,7 @@ impl Job {
             salts: Salts::Auto,
             mini_batch_rows: None,
             mini_batch_latency: None,
+            process: None,
         }
     }
 
@@ -228,6 +234,36 @@ impl Job {
             })
     }
 
+    /// Whether its state can be saved, or why not.
+    pub(crate) fn check_can_save(&self) -> Result<(), String> {
+        if self.process.is_some() {
+            return Err(
+                "checkpoints do not hold the state of a keyed process yet; run the job without"
+                    .into(),
+            );
+        }
+        self.plan.check_can_save()
+    }
+
+    /// What its process has to know.
+    pub(crate) fn process_setting(&self) -> Setting {
+        Setting {
+            encoder: self.keys.clone(),
+            max_parallelism: self.max_parallelism,
+            output_schema: SchemaRef::clone(&self.output_schema),
+        }
+    }
+
+    /// Whether producers keep track of event time and tell shards of it.
+    pub(crate) fn has_watermarks(&self) -> bool {
+        self.windows.is_some() || (self.process.is_some() && self.time.is_some())
+    }
+
+    /// Whether results belong to windows.
+    pub(crate) fn has_windows(&self) -> bool {
+        self.windows.is_some()
+    }
+
     /// Number of shards, for arithmetic on key groups.
     pub(crate) fn shards(&self) -> u32 {
         u32::try_from(self.workers).expect("validated: at most max_parallelism")
@@ -261,6 +297,7 @@ pub struct JobBuilder {
     salts: Salts,
     mini_batch_rows: Option<u64>,
     mini_batch_latency: Option<Duration>,
+    process: Option<Arc<dyn Erased>>,
 }
 
 impl JobBuilder {
@@ -346,6 +383,14 @@ impl JobBuilder {
         self
     }
 
+    /// Gives the rows of each key to `process` instead of aggregating them; see [`crate::process`]. Such a job has
+    /// neither aggregates nor windows, and no hot keys: its skew mode is [`SkewMode::Off`]. With an event-time
+    /// column there are watermarks and timers of event time.
+    pub fn process(mut self, process: impl KeyedProcess) -> Self {
+        self.process = Some(Arc::new(Typed::new(process)));
+        self
+    }
+
     /// Number of shards. Default: one per core available to the process.
     pub fn workers(mut self, workers: usize) -> Self {
         self.workers = Some(workers);
@@ -424,7 +469,8 @@ impl JobBuilder {
     }
 
     /// Validates the description.
-    pub fn build(self) -> Result<Job, ConfigError> {
+    pub fn build(mut self) -> Result<Job, ConfigError> {
+        self.validate_process()?;
         let workers = self.validated_workers()?;
         positive("ring capacity", self.ring_capacity, 1 << 16)?;
         positive("batch size", self.batch_rows, 1 << 24)?;
@@ -444,9 +490,7 @@ impl JobBuilder {
             SkewMode::Hot(list) => keys.hashes_of(list)?,
             _ => Vec::new(),
         };
-        if self.mini_batch_rows == Some(0) {
-            positive("mini-batch size", 0, usize::MAX)?;
-        }
+        positive("mini-batch size", usize::from(self.mini_batch_rows != Some(0)), usize::MAX)?;
         let TimeParts { time, windows, clock, bound_type } = self.validated_time()?;
         self.validated_pace(time.as_ref().zip(windows.as_ref()).is_some())?;
         let mut fields = grouping_fields(&keys, bound_type.as_ref())?;
@@ -463,6 +507,7 @@ impl JobBuilder {
             .map(|(session, time)| (session.gap, plan.keep_extent(time.column)));
         let revision = corrects.then(|| plan.keep_revision());
         fields.extend(plan.outputs.iter().map(|output| output.field.clone()));
+        self.add_process_fields(&mut fields)?;
         fields.extend(self.emit_every.map(|_| Field::new(FINAL, DataType::Boolean, false)));
         let job = Job {
             schema: self.schema,
@@ -492,9 +537,50 @@ impl JobBuilder {
             given_hot,
             mini_batch_rows: self.mini_batch_rows,
             mini_batch_latency: self.mini_batch_latency,
+            process: self.process,
         };
         job.skew_policy()?;
         Ok(job)
+    }
+
+    /// Refuses a job with nothing to do, and what a process has no use for.
+    fn validate_process(&mut self) -> Result<(), ConfigError> {
+        if self.process.is_none() {
+            if self.aggregates.is_empty() {
+                return Err(ConfigError::Inconsistent(
+                    "the job has no aggregate; ask for at least one, for example count".into(),
+                ));
+            }
+            return Ok(());
+        }
+        let refused = [
+            (!self.aggregates.is_empty(), "aggregates: it takes their place"),
+            (self.window != Window::None, "windows: it sets timers of its own"),
+            (self.emit_every.is_some(), "early results: it gives rows when it likes"),
+            (
+                matches!(self.skew, SkewMode::TwoPhase | SkewMode::Hot(_)),
+                "hot keys: its state has one writer; leave the skew mode out",
+            ),
+        ];
+        if let Some((_, what)) = refused.iter().find(|(given, _)| *given) {
+            return Err(ConfigError::Inconsistent(format!("a job with a process has no {what}")));
+        }
+        self.skew = SkewMode::Off;
+        Ok(())
+    }
+
+    /// Adds the output columns of its process.
+    fn add_process_fields(&self, fields: &mut Vec<Field>) -> Result<(), ConfigError> {
+        let Some(process) = &self.process else { return Ok(()) };
+        let output = process.output();
+        check_output(&output)?;
+        for field in output {
+            if fields.iter().any(|other| other.name() == field.name()) {
+                return Err(ConfigError::DuplicateOutput { name: field.name().clone() });
+            }
+            fields.push(field);
+        }
+        Ok(())
     }
 
     /// Names of output columns that aggregates may not have.

@@ -3,6 +3,7 @@
 //! Two kinds, told apart because their cures differ: [`ConfigError`] means the job as described can
 //! not run (nothing was started; change the job), [`RunError`] means a run was under way and failed.
 
+use std::cell::RefCell;
 use std::fmt::Write as _;
 
 /// The job as described cannot run. Found before any thread starts.
@@ -159,17 +160,28 @@ pub enum RunError {
         /// What it did.
         what: String,
     },
+    /// A keyed process gave up.
+    #[error("the process failed at key \"{key}\": {message}")]
+    Process {
+        /// The key, readable.
+        key: String,
+        /// Why.
+        message: String,
+    },
     /// A batch pushed by the caller does not have the job's schema.
     #[error("a batch does not fit the job: {0}")]
     Batch(String),
     /// A limit of the state was reached.
     #[error("{0}")]
     Limit(String),
-    /// A thread of the engine panicked; a defect in Saltmill or in code given to it.
-    #[error("{thread} stopped by a panic: {message}")]
+    /// A panic, on a thread of the engine or while a handle was used: a defect in Saltmill or in code given to
+    /// it (a sink, a source, an aggregate or process of one's own).
+    #[error("{thread} stopped by a panic{}: {message}", .key.as_ref().map(|key| format!(" at key \"{key}\"")).unwrap_or_default())]
     Panicked {
-        /// Which thread.
+        /// Which thread: `shard 0`, `timer`, `handle 3`.
         thread: String,
+        /// The key whose row was at work, readable, if that is known.
+        key: Option<String>,
         /// The panic's message.
         message: String,
     },
@@ -252,6 +264,30 @@ fn at(place: Option<&String>) -> String {
 
 fn window_text(window: Option<&str>) -> String {
     window.map(|w| format!(" in window {w}")).unwrap_or_default()
+}
+
+thread_local! {
+    /// The key at which this thread's panic happened, until it is told.
+    static BLAMED_KEY: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Notes the key at which a panic on this thread happened, for the error that will tell of it.
+pub(crate) fn blame_key(key: String) {
+    BLAMED_KEY.replace(Some(key));
+}
+
+/// The key noted last on this thread, once.
+pub(crate) fn take_blamed_key() -> Option<String> {
+    BLAMED_KEY.take()
+}
+
+/// What a caught panic said.
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
+    panic
+        .downcast_ref::<&str>()
+        .map(|text| (*text).to_owned())
+        .or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "without a message".to_owned())
 }
 
 fn suggestion(nearest: Option<&String>, available: &[String]) -> String {

@@ -30,6 +30,10 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Rows come one at a time through an [`Appender`], with any number of threads or tasks, or as batches; the
+//! [guide] says what to choose. `examples/` has a program for each of: hot keys, sliding windows, sources and
+//! aggregates of one's own, keyed state with timers, async producers, a loop without threads, an HTTP service.
+//!
 //! The modules stand in the order in which they build on each other.
 
 pub mod error;
@@ -41,9 +45,12 @@ pub(crate) mod state;
 pub mod aggregate;
 pub mod time;
 pub mod skew;
+pub mod append;
+pub mod process;
 pub mod config;
 pub mod checkpoint;
 pub mod runtime;
+pub mod guide;
 pub mod diagnose;
 #[cfg(feature = "metrics")]
 pub mod prometheus;
@@ -77,10 +84,13 @@ pub use aggregate::spec::Aggregate;
 pub use checkpoint::{Checkpoint, CheckpointDir};
 pub use config::{Job, JobBuilder, Pinning};
 pub use error::{CheckpointError, ConfigError, RunError};
+pub use runtime::appender::{AppendError, Appender, TryAppendError};
 pub use runtime::checkpointer::Checkpoints;
+pub use runtime::driver::Driver;
 pub use runtime::engine::{Engine, EngineBuilder, MetricsReader};
 pub use runtime::ingest::{Ingest, TryPushError};
+pub use runtime::latest::Latest;
 pub use runtime::metrics::Metrics;
 pub use runtime::report::RunReport;
-pub use runtime::sink::{Collected, Receiver, Sink, channel};
+pub use runtime::sink::{Callback, Collected, Receiver, Sink, WhenFull, channel, channel_with};
 pub use time::window::Window;

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arrow::array::{ArrayRef, Int64Array, TimestampMillisecondArray};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use arrow::record_batch::RecordBatch;
 use saltmill::config::SkewMode;
 use saltmill::{Aggregate, Collected, Engine, Job, Window};
@@ -22,6 +23,7 @@ struct Counting;
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
+static BYTES: AtomicU64 = AtomicU64::new(0);
 /// Allocations still to be printed.
 static TRACES: AtomicI64 = AtomicI64::new(0);
 
@@ -30,11 +32,12 @@ thread_local! {
     static PRINTING: Cell<bool> = const { Cell::new(false) };
 }
 
-fn note() {
+fn note(bytes: usize) {
     if !COUNTING.load(Ordering::Relaxed) || PRINTING.get() {
         return;
     }
     ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
+    BYTES.fetch_add(bytes as u64, Ordering::Relaxed);
     if TRACES.fetch_sub(1, Ordering::Relaxed) > 0 {
         PRINTING.set(true);
         let _ = writeln!(std::io::stderr(), "allocation at\n{}", Backtrace::force_capture());
@@ -45,7 +48,7 @@ fn note() {
 // SAFETY: hands every request on to the system's allocator and returns what that returns.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        note();
+        note(layout.size());
         // SAFETY: the caller's promises are those that the system's allocator asks for.
         unsafe { System.alloc(layout) }
     }
@@ -56,7 +59,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        note();
+        note(size);
         // SAFETY: as in `dealloc`.
         unsafe { System.realloc(ptr, layout, size) }
     }
@@ -127,9 +130,62 @@ fn allocations(skew: SkewMode, workers: usize) -> u64 {
     least
 }
 
+/// Rows of an appender: nothing between two batches, and a few words per batch for the heads of its arrays,
+/// whatever its size: the memory of the rows comes back.
+fn appended_rows_allocate_nothing() {
+    const COLUMNS: u64 = 4;
+    let fields = vec![
+        Field::new("key", DataType::Int64, true),
+        Field::new("time", DataType::Timestamp(TimeUnit::Millisecond, None), true),
+        Field::new("value", DataType::Float64, true),
+        Field::new("name", DataType::Utf8, true),
+    ];
+    let job = Job::builder(Arc::new(Schema::new(fields)))
+        .key(["key"])
+        .event_time("time")
+        .window(Window::tumbling(Duration::from_secs(1)))
+        .aggregates([Aggregate::count(), Aggregate::max("value")])
+        .workers(2)
+        .skew(SkewMode::Off);
+    let engine = Engine::start(job.build().unwrap(), Collected::new()).unwrap();
+    let appender = engine.ingest().unwrap().appender().unwrap();
+    let mut appender = appender.batch_rows(1000).latency(Duration::from_secs(3600));
+    let mut append = |from: i64, rows: i64| {
+        for i in from..from + rows {
+            appender.append((i % 500, 5000 + i % 1000, i as f64, "some text")).unwrap();
+        }
+    };
+    let measured = |what: &mut dyn FnMut()| {
+        ALLOCATIONS.store(0, Ordering::SeqCst);
+        BYTES.store(0, Ordering::SeqCst);
+        COUNTING.store(true, Ordering::SeqCst);
+        what();
+        COUNTING.store(false, Ordering::SeqCst);
+        (ALLOCATIONS.load(Ordering::SeqCst), BYTES.load(Ordering::SeqCst))
+    };
+    append(0, 300_000);
+    std::thread::sleep(Duration::from_millis(300));
+    let (allocations, _) = measured(&mut || append(0, 999));
+    assert_eq!(allocations, 0, "999 rows between two batches");
+    append(999, 1);
+    // Luck decides how many batches are under way at once, see above.
+    let rounds = (0..ROUNDS).map(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        measured(&mut || append(0, 100_000))
+    });
+    let (allocations, bytes) = rounds.min().unwrap();
+    println!("100 batches of 1000 rows: {allocations} allocations, {bytes} bytes");
+    // Per column the array, its buffers' heads and the list of them; the list of columns; room for luck.
+    assert!(allocations <= 100 * (COLUMNS * 5 + 4), "{allocations} allocations in 100 batches");
+    assert!(bytes < 100 * 4000, "{bytes} bytes for 100 batches of 37 KB");
+    drop(appender);
+    engine.finish().unwrap();
+}
+
 /// One test, since allocations of all threads are counted.
 #[test]
 fn a_batch_allocates_nothing() {
+    appended_rows_allocate_nothing();
     for (name, skew) in [("off", SkewMode::Off), ("adaptive", SkewMode::Adaptive)] {
         for workers in [1, 2, 3] {
             let allocations = allocations(skew.clone(), workers);

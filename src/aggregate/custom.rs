@@ -71,6 +71,7 @@
 //! saltmill::aggregate::testkit::check(&span, &batch, 100).unwrap();
 //! ```
 
+use std::cell::Cell;
 use std::fmt::Debug;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
@@ -184,9 +185,34 @@ impl<A: CustomAggregate> Debug for GroupedRows<'_, '_, A> {
 impl<A: CustomAggregate> GroupedRows<'_, '_, A> {
     /// Calls `add(state, row)` for every row to be added.
     #[inline]
-    pub fn for_each(self, add: impl FnMut(&mut A::State, usize)) {
-        self.0.for_each(None, add);
+    pub fn for_each(self, mut add: impl FnMut(&mut A::State, usize)) {
+        let mut at = At(usize::MAX);
+        self.0.for_each(None, |state, row| {
+            at.0 = row;
+            add(state, row);
+        });
     }
+}
+
+thread_local! {
+    /// The row whose update panicked on this thread.
+    static PANICKED_ROW: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// The row that is being added, so that a panic's error can name its key.
+struct At(usize);
+
+impl Drop for At {
+    fn drop(&mut self) {
+        if std::thread::panicking() && self.0 != usize::MAX {
+            PANICKED_ROW.set(Some(self.0));
+        }
+    }
+}
+
+/// The row of the batch at which an update on this thread panicked, once.
+pub(crate) fn take_panicked_row() -> Option<usize> {
+    PANICKED_ROW.take()
 }
 
 /// An aggregate whose state's type is known.

@@ -131,11 +131,6 @@ impl Plan {
         scope: &Scope<'_>,
         isa: Isa,
     ) -> Result<Self, ConfigError> {
-        if aggregates.is_empty() {
-            return Err(ConfigError::Inconsistent(
-                "the job has no aggregate; ask for at least one, for example count".into(),
-            ));
-        }
         check_names(aggregates, scope.reserved)?;
         let mut draft = Draft::default();
         for aggregate in aggregates {

@@ -3,7 +3,7 @@
 //! Rows of one slice of time, by far the most frequent case, cost one pass for the least and the largest
 //! time. Otherwise each row is filed under its [`Span`], in the input's order.
 
-use arrow::array::UInt32Array;
+use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take_record_batch;
 use arrow::record_batch::RecordBatch;
 use hashbrown::HashMap;
@@ -100,7 +100,12 @@ impl WindowScratch {
         expected: Option<(i64, i64)>,
         watermark: &mut Watermark,
     ) -> Result<Assignment, RunError> {
-        let Some(windows) = &job.windows else { return Ok(Assignment::One(Span::ALL)) };
+        let Some(windows) = &job.windows else {
+            if let Some(time) = job.time.as_ref().filter(|_| job.has_watermarks()) {
+                observe_largest(job, batch.column(time.column), watermark)?;
+            }
+            return Ok(Assignment::One(Span::ALL));
+        };
         if let Some(clock) = &job.clock {
             return now_at(clock.now(), windows, watermark);
         }
@@ -264,4 +269,21 @@ pub(super) fn row_number(row: usize) -> u32 {
     #[expect(clippy::cast_possible_truncation, reason = "a batch has less than 2^32 rows")]
     let row = row as u32;
     row
+}
+
+/// Moves the watermark on where nothing else depends on rows' times.
+fn observe_largest(
+    job: &Job,
+    column: &ArrayRef,
+    watermark: &mut Watermark,
+) -> Result<(), RunError> {
+    let times = times(column).map_err(|error: ConfigError| RunError::Batch(error.to_string()))?;
+    let largest = match &times.nulls {
+        None => job.isa.run(MinMax(&times.values)).map(|(_, max)| max),
+        Some(nulls) => nulls.valid_indices().map(|row| times.values[row]).max(),
+    };
+    if let Some(largest) = largest {
+        watermark.observe(largest);
+    }
+    Ok(())
 }

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
 use super::affinity;
 use super::align::InputDrift;
 use super::assign::RowCounts;
+use super::blame::panicked;
 use super::checkpointer::{Checkpointer, Checkpoints};
 use super::ingest::Ingest;
 use super::intake::Intake;
@@ -32,9 +33,14 @@ use crate::key::group::groups_of_shard;
 use crate::time::event_time::Unit;
 use crate::time::watermark::Lateness;
 
+/// How long dropping an engine waits for its threads.
+const DROP_WAIT: Duration = Duration::from_secs(5);
+
 /// A running job.
 ///
-/// Dropping it without [`Engine::finish`] abandons the run and stops its threads.
+/// Dropping it without [`Engine::finish`] abandons the run and stops its threads. That waits for code given to the
+/// engine (a sink, a source) that is under way, for five seconds at most; a thread that is held longer
+/// is left behind and ends when that code does.
 #[derive(Debug)]
 pub struct Engine {
     shared: Arc<EngineShared>,
@@ -110,15 +116,27 @@ impl Engine {
         EngineBuilder { job, sources: None, checkpoints: None, checkpoint: None }
     }
 
+    /// An engine whose shards the caller runs, see [`Driver`](super::driver::Driver).
+    pub(crate) fn without_threads(job: Job, sink: Arc<dyn Sink>) -> Self {
+        let wakes = (0..job.workers).map(|_| Arc::clone(Sleeper::new().wake())).collect();
+        let shared = Arc::new(EngineShared::new(Arc::new(job), sink, wakes, false, None));
+        Self { shared, sources: None, threads: Vec::new(), checkpointer: None }
+    }
+
+    /// What its threads share.
+    pub(crate) fn shared(&self) -> &Arc<EngineShared> {
+        &self.shared
+    }
+
     fn start_threads(how: EngineBuilder, sink: Arc<dyn Sink>) -> Result<Self, RunError> {
         let EngineBuilder { job, sources, checkpoints, checkpoint } = how;
-        if checkpoints.is_some() {
-            job.plan.check_can_save().map_err(CheckpointError::Unsaved)?;
+        if checkpoints.is_some() || checkpoint.is_some() {
+            job.check_can_save().map_err(CheckpointError::Unsaved)?;
         }
         let restored = checkpoint.map(|one| Restored::open(one, &job)).transpose()?;
         let job = Arc::new(job);
-        let out_of_orderness =
-            job.windows.as_ref().and(job.time.as_ref()).map(|time| time.out_of_orderness);
+        let time = job.time.as_ref().filter(|_| job.has_watermarks());
+        let out_of_orderness = time.map(|time| time.out_of_orderness);
         let sleepers = (0..job.workers).map(|_| Sleeper::new()).collect::<Vec<_>>();
         let wakes = sleepers.iter().map(|sleeper| Arc::clone(sleeper.wake())).collect();
         let shared =
@@ -192,10 +210,7 @@ impl Engine {
             match catch_unwind(body) {
                 Ok(Ok(done)) => return Some(done),
                 Ok(Err(error)) => shared.fail(error),
-                Err(panic) => {
-                    let message = panic_message(panic.as_ref());
-                    shared.fail(RunError::Panicked { thread: format!("shard {id}"), message });
-                }
+                Err(panic) => shared.fail(panicked(format!("shard {id}"), panic.as_ref())),
             }
             None
         };
@@ -326,14 +341,25 @@ impl Engine {
     /// # Errors
     /// Whatever made the run fail.
     pub fn finish(mut self) -> Result<RunReport, RunError> {
-        self.shared.closing.store(true, Ordering::SeqCst);
-        self.shared.sink.finishing();
-        self.shared.notify_all();
+        self.begin_finish();
         let mut stats = Vec::with_capacity(self.threads.len());
         for thread in self.threads.drain(..) {
             stats.extend(thread.join().unwrap_or(None));
         }
         self.checkpointer.iter_mut().for_each(Checkpointer::stop);
+        self.end(&stats)
+    }
+
+    /// From now on no producer will be added.
+    pub(crate) fn begin_finish(&self) {
+        self.shared.closing.store(true, Ordering::SeqCst);
+        self.shared.sink.finishing();
+        self.shared.notify_all();
+    }
+
+    /// Reports, once all shards have ended.
+    pub(crate) fn end(&self, stats: &[WorkerStats]) -> Result<RunReport, RunError> {
+        self.shared.timer.stop();
         self.shared.sink.ended();
         if let Some(error) = self.shared.take_error() {
             return Err(error);
@@ -341,7 +367,7 @@ impl Engine {
         if stats.len() != self.shared.job.workers {
             return Err(RunError::Stopped);
         }
-        self.report(&stats)
+        self.report(stats)
     }
 
     /// How far inputs were apart, and held back, in a job with windows of event time.
@@ -526,19 +552,17 @@ impl Drop for Engine {
         if !self.threads.is_empty() {
             self.shared.stop();
             self.checkpointer.iter_mut().for_each(Checkpointer::stop);
-            for thread in self.threads.drain(..) {
+            let deadline = Instant::now() + DROP_WAIT;
+            while !self.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            // One that has not ended is held by code given to the engine, and left to it.
+            for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
                 // A panic was caught inside the thread; there is nobody left to tell.
                 let _ = thread.join();
             }
+            self.shared.timer.stop();
             self.shared.sink.ended();
         }
     }
-}
-
-fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
-    panic
-        .downcast_ref::<&str>()
-        .map(|text| (*text).to_owned())
-        .or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "without a message".to_owned())
 }

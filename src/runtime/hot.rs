@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use arrow::buffer::NullBuffer;
 
+use super::blame::BatchKey;
 use super::report::KeyValue;
 use super::skew_control::SkewControl;
 use super::split::fill_mask;
@@ -16,7 +17,6 @@ use crate::kernel::select::{
     Compare, CompareMask, LANES, MaskRows, MaskedRows, count_rows, each_row,
 };
 use crate::key::batch::{KeyBatch, is_long, key_len};
-use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_word};
 use crate::skew::hot_set::HotSet;
 use crate::skew::learner::Observer;
@@ -475,25 +475,4 @@ impl OwnKey {
 fn key_values(job: &Job, keys: &KeyBatch, row: usize) -> Vec<KeyValue> {
     let columns = job.keys.decode(&BatchKey { keys, row });
     columns.iter().map(|column| KeyValue::of(column, 0)).collect()
-}
-
-/// One key of a batch, to be decoded.
-struct BatchKey<'a> {
-    keys: &'a KeyBatch,
-    row: usize,
-}
-
-impl DecodeKeys for BatchKey<'_> {
-    fn len(&self) -> usize {
-        1
-    }
-
-    fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
-        let nulls = self.keys.nulls.as_ref().map(|nulls| nulls.slice(self.row, 1));
-        (vec![self.keys.words.as_slice()[self.row]], nulls)
-    }
-
-    fn bytes(&self, _: usize, visit: &mut dyn FnMut(Option<&[u8]>)) {
-        self.keys.visit_bytes(self.row, visit);
-    }
 }

@@ -38,6 +38,11 @@ impl Ingest {
         ingest
     }
 
+    /// What others share of it.
+    pub(crate) fn shared(&self) -> Arc<Mutex<Intake>> {
+        Arc::clone(&self.0)
+    }
+
     /// Feeds a batch, waiting for room as long as needed.
     ///
     /// # Errors

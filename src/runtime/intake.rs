@@ -6,13 +6,16 @@
 //! that both reads and owns a shard has one of its own and does its shard's work instead of waiting
 //! ([`Intake::offer`] and [`Intake::try_flush`]).
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
 use super::barrier::ProducerTotals;
+use super::blame::panicked;
 use super::hot::HotKeys;
 use super::message::{Message, Prepared};
 use super::ring::{Producer, ring};
@@ -166,12 +169,7 @@ impl Intake {
     /// See [`Ingest::try_push`](super::ingest::Ingest::try_push).
     pub(crate) fn try_push(&mut self, batch: RecordBatch) -> Result<(), TryPushError> {
         self.check(&batch).map_err(TryPushError::Run)?;
-        if !self.try_flush().map_err(TryPushError::Run)? {
-            return Err(TryPushError::Full(batch));
-        }
-        if !self.engine.aligner.may_go_on(self.shared.input) {
-            // Held back, not silent.
-            self.shared.touch(&self.engine);
+        if !self.has_room().map_err(TryPushError::Run)? {
             return Err(TryPushError::Full(batch));
         }
         self.offer(batch);
@@ -193,7 +191,7 @@ impl Intake {
         if !self.try_flush()? {
             return Ok(false);
         }
-        if self.engine.job.windows.is_none() {
+        if !self.engine.job.has_watermarks() {
             // There is one window, which ends with the run, whatever is promised.
             return Ok(true);
         }
@@ -329,6 +327,51 @@ impl Intake {
         Ok(())
     }
 
+    /// Whether a batch may be offered now, once what was left has been handed on.
+    pub(crate) fn has_room(&mut self) -> Result<bool, RunError> {
+        if !self.try_flush()? {
+            return Ok(false);
+        }
+        let may_go_on = self.engine.aligner.may_go_on(self.shared.input);
+        if !may_go_on {
+            // Held back, not silent.
+            self.shared.touch(&self.engine);
+        }
+        Ok(may_go_on)
+    }
+
+    /// Whether nothing is left to be handed on.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.backlog.is_none() && self.outbox.iter().all(Option::is_none)
+    }
+
+    /// Ends idleness: rows are on their way.
+    pub(crate) fn wake_up(&mut self) {
+        if !self.ended {
+            self.activate();
+        }
+    }
+
+    /// Has `task` woken when there is room. It must try once more afterwards.
+    pub(crate) fn wait_in(&mut self, task: &Waker) {
+        self.shared.wake.wait_in(task);
+    }
+
+    /// Nobody waits any more.
+    pub(crate) fn forget_waiter(&mut self) {
+        self.shared.wake.forget_task();
+    }
+
+    /// Wakes the task that waits, whether there is room or not; true if there was one.
+    pub(crate) fn wake_waiter(&mut self) -> bool {
+        self.shared.wake.wake_task()
+    }
+
+    /// The engine it feeds.
+    pub(crate) fn engine(&self) -> &Arc<EngineShared> {
+        &self.engine
+    }
+
     /// Takes a batch over; the backlog must be empty.
     pub(crate) fn offer(&mut self, batch: RecordBatch) {
         debug_assert!(self.backlog.is_none(), "one batch at a time");
@@ -429,7 +472,14 @@ impl Intake {
         };
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
-            let prepared = self.router.route(&slice, seen, &self.engine.sink)?;
+            // Aggregates of one's own, and sinks of late rows, may panic; that is not to go up into whoever uses
+            // the handle, who could do nothing about it and whose rows would be lost unseen.
+            let route = || self.router.route(&slice, seen, &self.engine.sink);
+            let routed = catch_unwind(AssertUnwindSafe(route));
+            let prepared = routed.unwrap_or_else(|panic| {
+                let who = if self.shared.of_worker { "shard" } else { "handle" };
+                Err(panicked(format!("{who} {}", self.shared.id), panic.as_ref()))
+            })?;
             self.publish();
             self.engine.aligner.advance(self.shared.input, self.router.watermark.get());
             if self.router.give_up_two_phase() {
@@ -608,7 +658,7 @@ impl Intake {
     /// Queues the watermark for shards that would close a window if they knew it, with the partials of
     /// such windows; false if there are none.
     fn queue_watermark(&mut self) -> bool {
-        if self.ended || self.engine.job.windows.is_none() {
+        if self.ended || !self.engine.job.has_watermarks() {
             return false;
         }
         let watermark = self.current_watermark();

@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use arrow::record_batch::RecordBatch;
+
 use crate::column::Column;
 use crate::key::batch::KeyBatch;
 use crate::state::pane::Pane;
@@ -66,6 +68,8 @@ pub(crate) struct Prepared {
     pub(crate) keys: KeyBatch,
     /// The columns that aggregates read, in the plan's order.
     pub(crate) columns: Vec<Column>,
+    /// The rows themselves, in a job with a process.
+    pub(crate) batch: Option<RecordBatch>,
     /// One part for each shard.
     pub(crate) parts: Vec<Part>,
 }

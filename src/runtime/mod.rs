@@ -1,10 +1,11 @@
 //! The engine: producers, routers, rings, shards and their threads.
 
+pub mod sink;
 pub(crate) mod wake;
+pub(crate) mod timer;
 pub(crate) mod ring;
 pub(crate) mod message;
 pub mod report;
-pub mod sink;
 pub(crate) mod outlet;
 pub(crate) mod assign;
 pub(crate) mod barrier;
@@ -12,6 +13,7 @@ pub(crate) mod restore;
 pub mod latency;
 pub mod metrics;
 pub mod load_history;
+pub(crate) mod blame;
 pub(crate) mod partials;
 pub(crate) mod exchange;
 pub(crate) mod align;
@@ -22,6 +24,8 @@ pub(crate) mod router;
 pub(crate) mod shared;
 pub(crate) mod intake;
 pub mod ingest;
+pub mod appender;
+pub mod latest;
 pub(crate) mod emit;
 pub(crate) mod sessions;
 pub(crate) mod windows;
@@ -33,6 +37,7 @@ pub(crate) mod affinity;
 pub(crate) mod worker;
 pub mod checkpointer;
 pub mod engine;
+pub mod driver;
 #[cfg(test)]
 mod equality;
 #[cfg(test)]

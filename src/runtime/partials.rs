@@ -10,6 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::blame::Blame;
 use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
@@ -109,7 +110,9 @@ impl Partials {
             spreading.owner = owner;
         }
         let (pane, scratch, job) = self.pane(window, owner, salt);
+        let blame = Blame { encoder: &job.keys, keys: &prepared.keys };
         pane.update_one_key(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+        drop(blame);
         let keys = pane.len();
         self.keys_max = self.keys_max.max(keys);
         self.rows += rows.count() as u64;
@@ -122,7 +125,9 @@ impl Partials {
             let rows = &part.selection[start..segment.end];
             start = segment.end;
             let (pane, scratch, job) = self.pane(segment.window, owner, 0);
+            let blame = Blame { encoder: &job.keys, keys: &prepared.keys };
             pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
+            drop(blame);
             let keys = pane.len();
             self.keys_max = self.keys_max.max(keys);
         }

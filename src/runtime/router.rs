@@ -85,6 +85,7 @@ impl Router {
         prepared.taken_in = Some(Instant::now());
         self.job.keys.encode(batch, &mut prepared.keys)?;
         prepared.columns.clear();
+        prepared.batch = self.job.process.as_ref().map(|_| batch.clone());
         for input in &self.job.plan.inputs {
             prepared.columns.push(input.read(batch, self.job.isa)?);
         }

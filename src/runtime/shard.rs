@@ -7,10 +7,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::record_batch::RecordBatch;
 
+use super::blame::Blame;
 use super::emit::Bounds;
 use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
@@ -19,6 +20,7 @@ use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::{Sink as _, lock};
 use super::windows::OpenWindows;
 use crate::error::RunError;
+use crate::process::keyed::{AtShard, Taken};
 use crate::skew::ledger::{Ledger, LedgerError};
 use crate::state::pane::Pane;
 use crate::time::window::Span;
@@ -57,6 +59,10 @@ pub(crate) struct Shard {
     /// The last barrier passed, and the next one if it has come of some producer.
     barrier: u64,
     aligning: Option<Aligning>,
+    /// What takes the place of aggregates.
+    process: Option<Box<dyn AtShard>>,
+    /// The largest watermark of any producer so far.
+    furthest: i64,
     /// Something came since the last early results, and when these were given.
     changed: bool,
     early_at: Instant,
@@ -115,6 +121,11 @@ impl Shard {
         Self {
             id,
             windows: OpenWindows::new(Arc::clone(&engine.job)),
+            process: engine
+                .job
+                .process
+                .as_ref()
+                .map(|it| it.at_shard(engine.job.process_setting())),
             engine,
             inbound: Vec::new(),
             version: 0,
@@ -122,6 +133,7 @@ impl Shard {
             buckets: BTreeMap::new(),
             asked: VecDeque::new(),
             answered: 0,
+            furthest: i64::MIN,
             passed: i64::MIN,
             watermark: i64::MIN,
             newest_rows: None,
@@ -180,6 +192,7 @@ impl Shard {
             self.check_idle();
         }
         self.give_early()?;
+        self.tick()?;
         self.advance()?;
         self.try_cut()?;
         Ok(match (self.done, taken) {
@@ -218,9 +231,18 @@ impl Shard {
         }
     }
 
-    /// How often the clock must be looked at, if at all.
-    pub(crate) fn clock_interval(&self) -> Option<std::time::Duration> {
-        self.engine.job.clock_interval()
+    /// How long it may sleep because of the clock, if that matters.
+    pub(crate) fn clock_interval(&self) -> Option<Duration> {
+        let timer = self.process.as_ref().and_then(|process| process.next_tick());
+        let timer =
+            timer.map(|left| left.clamp(Duration::from_micros(100), Duration::from_secs(1)));
+        [timer, self.engine.job.clock_interval()].into_iter().flatten().min()
+    }
+
+    /// Fires timers of a process that are due by the clock.
+    fn tick(&mut self) -> Result<(), RunError> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        process.tick(self.watermark, &mut give(&self.engine, self.id, &mut self.stats))
     }
 
     /// Gives early results if it is time and there is something new.
@@ -283,11 +305,19 @@ impl Shard {
         if let Some(prepared) = &message.rows {
             self.newest_rows = prepared.taken_in;
             let part = &prepared.parts[self.id];
+            if let (Some(process), Some(batch)) = (&mut self.process, &prepared.batch) {
+                let (keys, selection) = (&prepared.keys, part.selection.as_slice());
+                let (engine, stats) = (&self.engine, &mut self.stats);
+                let taken = Taken { batch, keys, selection };
+                process.rows(taken, self.watermark, &mut give(engine, self.id, stats))?;
+            }
             let mut start = 0;
-            for segment in &part.segments {
+            let segments = if self.process.is_some() { &[] } else { part.segments.as_slice() };
+            for segment in segments {
                 let rows = &part.selection[start..segment.end];
                 start = segment.end;
                 let (pane, scratch) = self.windows.pane(segment.window)?;
+                let _blame = Blame { encoder: &job.keys, keys: &prepared.keys };
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
             self.stats.rows_in += part.selection.len() as u64;
@@ -302,6 +332,9 @@ impl Shard {
         }
         for closing in message.closings {
             self.ledger.close(closing.window, ingest, closing.sent).map_err(defect)?;
+        }
+        if message.watermark < i64::MAX {
+            self.furthest = self.furthest.max(message.watermark);
         }
         let inbound = &mut self.inbound[from];
         inbound.watermark = inbound.watermark.max(message.watermark);
@@ -322,6 +355,7 @@ impl Shard {
         self.stats.open_windows_max = self.windows.len_max();
         self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
         let mut size = self.windows.size();
+        size.keys += self.process.as_ref().map_or(0, |process| process.len());
         size.bytes += self.buckets.values().map(Pane::bytes).sum::<usize>();
         self.engine.meters[self.id].store_state(size.keys, size.bytes);
         if size.bytes > self.stats.state_bytes_max {
@@ -433,9 +467,12 @@ impl Shard {
     /// and all have ended, the end of time.
     fn combined_watermark(&mut self) -> Option<i64> {
         let mut least = None;
+        // What those have promised that ended just now holds, if nobody else is there.
+        let mut ended = None;
         let mut waiting = false;
         for inbound in &mut self.inbound {
             if inbound.ended {
+                ended = Some(ended.unwrap_or(i64::MAX).min(inbound.watermark));
                 continue;
             }
             // Idle counts only once everything it sent has been taken.
@@ -448,6 +485,9 @@ impl Shard {
         if least.is_none() && !waiting && self.engine.closing.load(Ordering::SeqCst) {
             return Some(i64::MAX);
         }
+        if !waiting {
+            least = least.or(ended);
+        }
         let job = &self.engine.job;
         match (&job.clock, &job.windows) {
             // Silence does not stop the clock.
@@ -459,6 +499,18 @@ impl Shard {
     }
 
     fn close_windows(&mut self, watermark: i64) -> Result<(), RunError> {
+        if let Some(process) = &mut self.process {
+            if watermark == i64::MAX {
+                // So that what fires, and may set further timers, does not depend on how the end was found.
+                let furthest = self.furthest;
+                process.advance(furthest, &mut give(&self.engine, self.id, &mut self.stats))?;
+            }
+            process.advance(watermark, &mut give(&self.engine, self.id, &mut self.stats))?;
+            self.watermark = watermark;
+            self.measure_state();
+            self.engine.sink.progress(self.id, watermark)?;
+            return Ok(());
+        }
         if self.engine.job.windows.is_none() && watermark != i64::MAX {
             self.watermark = watermark;
             return Ok(());
@@ -540,5 +592,17 @@ impl Shard {
             })
         })?;
         Ok(batches)
+    }
+}
+
+/// Gives rows of a process to the sink.
+fn give<'a>(
+    engine: &'a EngineShared,
+    id: usize,
+    stats: &'a mut ShardStats,
+) -> impl FnMut(RecordBatch) -> Result<(), RunError> + 'a {
+    move |batch| {
+        stats.rows_out += batch.num_rows() as u64;
+        Ok(engine.sink.results(id, batch)?)
     }
 }

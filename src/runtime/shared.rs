@@ -22,6 +22,7 @@ use super::restore::Restored;
 use super::ring::Consumer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
+use super::timer::Timer;
 use super::wake::Wake;
 use crate::checkpoint::RowTotals;
 use crate::config::Job;
@@ -80,6 +81,8 @@ pub(crate) struct EngineShared {
     /// Rows of each owner, hot ones included, of producers that have closed.
     pub(crate) owner_rows: Mutex<Vec<u64>>,
     pub(crate) started: Instant,
+    /// Hands on what silent appenders hold.
+    pub(crate) timer: Arc<Timer>,
 }
 
 impl std::fmt::Debug for EngineShared {
@@ -264,6 +267,7 @@ impl EngineShared {
             two_phase_given_up: AtomicU64::new(u64::MAX),
             owner_rows,
             started: Instant::now(),
+            timer: Timer::new(),
         }
     }
 

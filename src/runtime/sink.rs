@@ -2,7 +2,9 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::future::poll_fn;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use arrow::record_batch::RecordBatch;
 
@@ -183,11 +185,37 @@ impl<F: Fn(RecordBatch) -> Result<(), SinkError> + Send + Sync> Sink for Callbac
     }
 }
 
+/// What a [`channel`] does with a result for which it has no room.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum WhenFull {
+    /// The shard waits, and through it the producers: nothing is lost.
+    #[default]
+    Wait,
+    /// The oldest result that waits is dropped.
+    DropOldest,
+    /// The new result is dropped.
+    DropNewest,
+}
+
 /// A sink and the receiver of its results. A full channel holds the engine back, until the engine is
 /// finished: then the limit is lifted, so that a thread may first finish the engine and then read.
 pub fn channel(capacity: usize) -> (ChannelSink, Receiver) {
-    let state =
-        State { queue: VecDeque::new(), capacity: capacity.max(1), closed: false, ended: false };
+    channel_with(capacity, WhenFull::Wait)
+}
+
+/// A [`channel`] that drops results rather than hold the engine back, if so chosen; the receiver counts
+/// what was dropped. It keeps to its capacity also while the engine is finished.
+pub fn channel_with(capacity: usize, when_full: WhenFull) -> (ChannelSink, Receiver) {
+    let state = State {
+        queue: VecDeque::new(),
+        capacity: capacity.max(1),
+        when_full,
+        dropped: Dropped::default(),
+        closed: false,
+        ended: false,
+        task: None,
+    };
     let shared = Arc::new(Channel { state: Mutex::new(state), changed: Condvar::new() });
     (ChannelSink(Arc::clone(&shared)), Receiver(shared))
 }
@@ -206,38 +234,83 @@ struct Channel {
     changed: Condvar,
 }
 
+/// Results that a channel had no room for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Dropped {
+    /// Batches.
+    pub batches: u64,
+    /// Rows in them.
+    pub rows: u64,
+}
+
 #[derive(Debug)]
 struct State {
     queue: VecDeque<RecordBatch>,
     capacity: usize,
+    when_full: WhenFull,
+    dropped: Dropped,
+    /// The task that waits for a result.
+    task: Option<Waker>,
     /// The receiver is gone.
     closed: bool,
     /// No result will follow.
     ended: bool,
 }
 
+impl Channel {
+    /// Wakes whoever waits for a result.
+    fn tell(&self, mut state: MutexGuard<'_, State>) {
+        let task = state.task.take();
+        drop(state);
+        self.changed.notify_all();
+        if let Some(task) = task {
+            task.wake();
+        }
+    }
+}
+
 impl Sink for ChannelSink {
     fn results(&self, _: usize, batch: RecordBatch) -> Result<(), SinkError> {
         let mut state = lock(&self.0.state);
+        let mut batch = Some(batch);
         while state.queue.len() >= state.capacity && !state.closed {
-            state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            let dropped = match state.when_full {
+                WhenFull::Wait => {
+                    state = self.0.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    continue;
+                }
+                WhenFull::DropOldest => state.queue.pop_front(),
+                WhenFull::DropNewest => batch.take(),
+            };
+            let rows = dropped.map_or(0, |batch| batch.num_rows() as u64);
+            state.dropped.batches += 1;
+            state.dropped.rows += rows;
+            if batch.is_none() {
+                return Ok(());
+            }
         }
         if state.closed {
             return Err(SinkError::Closed);
         }
-        state.queue.push_back(batch);
-        self.0.changed.notify_all();
+        state.queue.extend(batch);
+        self.0.tell(state);
         Ok(())
     }
 
     fn finishing(&self) {
-        lock(&self.0.state).capacity = usize::MAX;
+        let mut state = lock(&self.0.state);
+        if state.when_full == WhenFull::Wait {
+            state.capacity = usize::MAX;
+        }
+        drop(state);
         self.0.changed.notify_all();
     }
 
     fn ended(&self) {
-        lock(&self.0.state).ended = true;
-        self.0.changed.notify_all();
+        let mut state = lock(&self.0.state);
+        state.ended = true;
+        self.0.tell(state);
     }
 }
 
@@ -260,6 +333,33 @@ impl Receiver {
         let batch = lock(&self.0.state).queue.pop_front();
         self.0.changed.notify_all();
         batch
+    }
+}
+
+impl Receiver {
+    /// What the channel had no room for so far, in a channel that drops.
+    pub fn dropped(&self) -> Dropped {
+        lock(&self.0.state).dropped
+    }
+
+    /// The next result from async code; `None` when the run is over. One task at a time may wait.
+    pub async fn recv(&mut self) -> Option<RecordBatch> {
+        poll_fn(|cx| self.poll_recv(cx)).await
+    }
+
+    /// [`Receiver::recv`] for futures written by hand.
+    pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<RecordBatch>> {
+        let mut state = lock(&self.0.state);
+        if let Some(batch) = state.queue.pop_front() {
+            drop(state);
+            self.0.changed.notify_all();
+            return Poll::Ready(Some(batch));
+        }
+        if state.ended {
+            return Poll::Ready(None);
+        }
+        state.task = Some(cx.waker().clone());
+        Poll::Pending
     }
 }
 

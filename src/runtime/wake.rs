@@ -4,17 +4,21 @@
 //! The sleeper raises a flag, looks once more, and parks; the other side makes its change visible and
 //! then looks at the flag. Both fences are sequentially consistent, so at least one sees the other.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
 use std::time::Duration;
 
 use crossbeam::sync::{Parker, Unparker};
 
-/// How to wake a thread that may be asleep.
+use super::sink::lock;
+
+/// How to wake a thread that may be asleep, or a task that waits.
 #[derive(Debug)]
 pub(crate) struct Wake {
     asleep: AtomicBool,
     unparker: Unparker,
+    task: Mutex<Option<Waker>>,
 }
 
 impl Wake {
@@ -24,7 +28,32 @@ impl Wake {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
             self.unparker.unpark();
+            self.wake_task();
         }
+    }
+
+    /// Notes a task that is to be woken instead of a thread. It must look once more afterwards: what changed
+    /// before this call wakes nobody.
+    pub(crate) fn wait_in(&self, task: &Waker) {
+        let mut waiting = lock(&self.task);
+        if !waiting.as_ref().is_some_and(|waiting| waiting.will_wake(task)) {
+            *waiting = Some(task.clone());
+        }
+        drop(waiting);
+        self.asleep.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// The task does not wait any more.
+    pub(crate) fn forget_task(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        *lock(&self.task) = None;
+    }
+
+    /// Wakes the task that waits; true if there was one.
+    pub(crate) fn wake_task(&self) -> bool {
+        let task = lock(&self.task).take();
+        task.map(Waker::wake).is_some()
     }
 }
 
@@ -38,7 +67,11 @@ pub(crate) struct Sleeper {
 impl Sleeper {
     pub(crate) fn new() -> Self {
         let parker = Parker::new();
-        let wake = Wake { asleep: AtomicBool::new(false), unparker: parker.unparker().clone() };
+        let wake = Wake {
+            asleep: AtomicBool::new(false),
+            unparker: parker.unparker().clone(),
+            task: Mutex::default(),
+        };
         Self { parker, wake: Arc::new(wake) }
     }
 

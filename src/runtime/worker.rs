@@ -163,10 +163,8 @@ impl Feed {
 /// and must not make others late; when the unit's largest time is one of them, which is rare, the unit is
 /// decoded in whole to find the largest of the others.
 fn max_time(unit: &mut Box<dyn Unit>, job: &Job) -> Result<Option<i64>, RunError> {
-    let (Some(largest), Some(windows), Some(time)) = (unit.time_max()?, &job.windows, &job.time)
-    else {
-        return Ok(None);
-    };
+    let Some(largest) = unit.time_max()? else { return Ok(None) };
+    let (Some(windows), Some(time)) = (&job.windows, &job.time) else { return Ok(Some(largest)) };
     let counts = |time: &i64| windows.locate(*time) != Place::OutOfRange;
     if counts(&largest) {
         return Ok(Some(largest));

@@ -1,0 +1,104 @@
+//! One row through an appender, amortized: routing, handing on and waiting for room included.
+//!
+//! `cargo bench --manifest-path benches/Cargo.toml --bench append`. Ends with exit code 1 if a tuple of three numbers
+//! takes longer than 30 ns at the median of the rounds.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use saltmill::arrow::datatypes::{DataType, Field, Schema};
+use saltmill::config::SkewMode;
+use saltmill::{Aggregate, Appender, Collected, Engine, Job, Window};
+use serde::Serialize;
+
+const ROWS: i64 = 2_000_000;
+const ROUNDS: usize = 11;
+const TUPLE_NS_MAX: f64 = 30.0;
+
+#[derive(Serialize)]
+struct Event<'a> {
+    key: i64,
+    ts: i64,
+    value: i64,
+    name: &'a str,
+}
+
+fn engine(workers: usize) -> Engine {
+    let fields = vec![
+        Field::new("key", DataType::Int64, false),
+        Field::new("ts", DataType::Int64, false),
+        Field::new("value", DataType::Int64, true),
+        Field::new("name", DataType::Utf8, true),
+    ];
+    let job = Job::builder(Arc::new(Schema::new(fields)))
+        .key(["key"])
+        .event_time("ts")
+        .window(Window::tumbling(Duration::from_secs(1)))
+        .aggregates([Aggregate::count(), Aggregate::sum("value")])
+        .skew(SkewMode::Off)
+        .workers(workers);
+    Engine::start(job.build().expect("valid"), Collected::new()).expect("it starts")
+}
+
+/// Wall time a row, sorted by round.
+fn rounds(workers: usize, mut append: impl FnMut(&mut Appender, i64)) -> Vec<f64> {
+    let engine = engine(workers);
+    let mut appender = engine.ingest().expect("it runs").appender().expect("columns of numbers");
+    let mut rounds = Vec::new();
+    for round in 0..=ROUNDS as i64 {
+        let started = Instant::now();
+        for i in 0..ROWS {
+            append(&mut appender, round * ROWS + i);
+        }
+        rounds.push(started.elapsed().as_secs_f64() * 1e9 / ROWS as f64);
+    }
+    appender.close().expect("it runs");
+    let report = engine.finish().expect("it succeeds");
+    assert_eq!(report.rows_aggregated, (ROUNDS as u64 + 1) * ROWS as u64);
+    // The first warms up.
+    rounds.remove(0);
+    rounds.sort_by(f64::total_cmp);
+    rounds
+}
+
+fn main() -> ExitCode {
+    println!("what,workers,ns_per_row_median,least,most");
+    let mut kept = true;
+    for workers in [1, 2] {
+        let mut tell = |what: &str, rounds: Vec<f64>, limit: f64| {
+            let median = rounds[ROUNDS / 2];
+            println!("{what},{workers},{median:.1},{:.1},{:.1}", rounds[0], rounds[ROUNDS - 1]);
+            kept &= median < limit;
+        };
+        let tuple = rounds(workers, |appender, i| {
+            appender.append((i % 1000, i / 1000, i, None::<&str>)).expect("it fits");
+        });
+        tell("tuple of three numbers and a null", tuple, f64::INFINITY);
+        let tuple = rounds(workers, |appender, i| {
+            appender
+                .append(|row: &mut saltmill::append::RowWriter<'_>| {
+                    row.next(i % 1000)?;
+                    row.next(i / 1000)?;
+                    row.next(i)?;
+                    row.next("text")
+                })
+                .expect("it fits");
+        });
+        tell("closure with three numbers and a text", tuple, f64::INFINITY);
+        let tuple = rounds(workers, |appender, i| {
+            appender.append((i % 1000, i / 1000, i, "text")).expect("it fits");
+        });
+        tell("tuple of three numbers and a text", tuple, TUPLE_NS_MAX);
+        let record = rounds(workers, |appender, i| {
+            let event = Event { key: i % 1000, ts: i / 1000, value: i, name: "text" };
+            appender.append_record(&event).expect("it fits");
+        });
+        tell("struct through serde", record, f64::INFINITY);
+    }
+    if kept {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("missed: a row of a tuple must take less than {TUPLE_NS_MAX} ns");
+    ExitCode::FAILURE
+}
