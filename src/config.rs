@@ -18,6 +18,7 @@ use crate::process::KeyedProcess;
 use crate::process::keyed::{Erased, Setting, Typed, check_output};
 use crate::skew::hot_set::HOT_KEYS_LIMIT;
 use crate::skew::policy::{Policy, PolicyConfig, Salts};
+use crate::state::pane::image::ImageLayout;
 use crate::time::alignment::Alignment;
 use crate::time::clock::Clock;
 use crate::time::event_time::Unit;
@@ -234,15 +235,12 @@ impl Job {
             })
     }
 
-    /// Whether its state can be saved, or why not.
-    pub(crate) fn check_can_save(&self) -> Result<(), String> {
+    /// How its state lies in checkpoints.
+    pub(crate) fn image_layout(&self) -> ImageLayout {
         if self.process.is_some() {
-            return Err(
-                "checkpoints do not hold the state of a keyed process yet; run the job without"
-                    .into(),
-            );
+            return ImageLayout::of_process(&self.keys, self.max_parallelism);
         }
-        self.plan.check_can_save()
+        ImageLayout::new(&self.keys, &self.plan, self.max_parallelism)
     }
 
     /// What its process has to know.

@@ -170,6 +170,8 @@ pub enum SectionKind {
     Given,
     /// Open sessions.
     Sessions,
+    /// State and timers of a keyed process.
+    Process,
 }
 
 impl RowTotals {

@@ -4,14 +4,13 @@
 //! here knows threads: the shard says what rows came and how far time is.
 
 use std::any::Any;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
-use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use arrow::array::{ArrayRef, RecordBatchOptions};
+use arrow::array::{ArrayRef, AsArray, LargeBinaryArray, RecordBatchOptions, UInt16Array};
 use arrow::buffer::NullBuffer;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
@@ -30,7 +29,7 @@ use crate::time::clock::Clock;
 /// Results of one batch, at most.
 const RESULT_ROWS: usize = 8192;
 
-/// Version of the bytes that [`KeyedShard::save`] writes.
+/// Version of the bytes of a key group.
 const FORMAT: u8 = 1;
 
 /// A key as it is kept.
@@ -256,18 +255,18 @@ pub(crate) trait AtShard: Debug + Send {
     fn next_tick(&self) -> Option<Duration>;
     /// Keys that are kept.
     fn len(&self) -> usize;
-    /// Appends state and timers of all keys of these key groups.
-    #[cfg_attr(not(test), expect(dead_code, reason = "savepoints are to carry it"))]
-    fn save(&self, groups: RangeInclusive<u16>, out: &mut Vec<u8>);
-    /// Adds what [`AtShard::save`] wrote.
-    #[cfg_attr(not(test), expect(dead_code, reason = "savepoints are to carry it"))]
-    fn restore(&mut self, input: &mut &[u8]) -> Result<(), CodecError>;
+    /// State and timers of all keys, one row of bytes for each key group, ascending.
+    fn image(&self, schema: &SchemaRef) -> RecordBatch;
+    /// Adds rows of an image.
+    fn restore(&mut self, image: &RecordBatch) -> Result<(), CodecError>;
 }
 
 /// A process of whichever type.
 pub(crate) trait Erased: Debug + Send + Sync {
     /// The columns of its rows.
     fn output(&self) -> Vec<Field>;
+    /// The name of its type, without its path.
+    fn name(&self) -> &'static str;
     /// A fresh one for a shard.
     fn at_shard(&self, setting: Setting) -> Box<dyn AtShard>;
 }
@@ -294,6 +293,11 @@ impl<P: KeyedProcess> Typed<P> {
 impl<P: KeyedProcess> Erased for Typed<P> {
     fn output(&self) -> Vec<Field> {
         self.0.output()
+    }
+
+    fn name(&self) -> &'static str {
+        let path = std::any::type_name::<P>();
+        path.rsplit("::").next().unwrap_or(path)
     }
 
     fn at_shard(&self, setting: Setting) -> Box<dyn AtShard> {
@@ -456,8 +460,22 @@ impl<P: KeyedProcess> KeyedShard<P> {
         give(RecordBatch::try_new_with_options(schema, columns, &options).map_err(defect)?)
     }
 
-    fn group(&self, hash: u64) -> u16 {
-        key_group(hash, self.setting.max_parallelism)
+    /// Takes one key, its timers and its state off the front of `input`.
+    fn restore_key(&mut self, input: &mut &[u8]) -> Result<(), CodecError> {
+        let (hash, key) = (u64::restore(input)?, StoredKey::restore(input)?);
+        let event = Vec::<i64>::restore(input)?;
+        let processing = Vec::<i64>::restore(input)?;
+        let state = P::State::restore(input)?;
+        let slots = &self.slots;
+        let is = |id: &u32| slots[*id as usize].as_ref().is_some_and(|slot| slot.key == key);
+        if self.by_key.find(hash, is).is_some() {
+            return Err(CodecError("a key is there twice".to_owned()));
+        }
+        let id = self.insert(hash, key, state);
+        let used = self.used[id as usize];
+        self.timers.event.extend(event.into_iter().map(|time| (time, id, used)));
+        self.timers.processing.extend(processing.into_iter().map(|time| (time, id, used)));
+        Ok(())
     }
 }
 
@@ -536,12 +554,8 @@ impl<P: KeyedProcess> AtShard for KeyedShard<P> {
         self.by_key.len()
     }
 
-    fn save(&self, groups: RangeInclusive<u16>, out: &mut Vec<u8>) {
-        let of_groups = |slot: &&Slot<P::State>| groups.contains(&self.group(slot.hash));
-        let count = self.slots.iter().flatten().filter(of_groups).count();
-        FORMAT.save(out);
-        count.save(out);
-        let mut timers = std::collections::BTreeMap::<u32, [Vec<i64>; 2]>::new();
+    fn image(&self, schema: &SchemaRef) -> RecordBatch {
+        let mut timers = BTreeMap::<u32, [Vec<i64>; 2]>::new();
         for (domain, set) in [&self.timers.event, &self.timers.processing].iter().enumerate() {
             for (time, id, used) in *set {
                 if *used == self.used[*id as usize] {
@@ -549,8 +563,11 @@ impl<P: KeyedProcess> AtShard for KeyedShard<P> {
                 }
             }
         }
+        let mut groups = BTreeMap::<u16, Vec<u8>>::new();
         for (id, slot) in (0_u32..).zip(&self.slots) {
-            let Some(slot) = slot.as_ref().filter(of_groups) else { continue };
+            let Some(slot) = slot else { continue };
+            let group = key_group(slot.hash, self.setting.max_parallelism);
+            let out = groups.entry(group).or_insert_with(|| vec![FORMAT]);
             slot.hash.save(out);
             slot.key.save(out);
             let [event, processing] = timers.remove(&id).unwrap_or_default();
@@ -558,27 +575,22 @@ impl<P: KeyedProcess> AtShard for KeyedShard<P> {
             processing.save(out);
             slot.state.save(out);
         }
+        let bytes = LargeBinaryArray::from_iter_values(groups.values());
+        let groups = UInt16Array::from_iter_values(groups.into_keys());
+        let columns: Vec<ArrayRef> = vec![Arc::new(groups), Arc::new(bytes)];
+        RecordBatch::try_new(SchemaRef::clone(schema), columns).expect("the layout of a process")
     }
 
-    fn restore(&mut self, input: &mut &[u8]) -> Result<(), CodecError> {
-        let format = u8::restore(input)?;
-        if format != FORMAT {
-            return Err(CodecError(format!("it is of version {format}, this reads {FORMAT}")));
-        }
-        for _ in 0..usize::restore(input)? {
-            let (hash, key) = (u64::restore(input)?, StoredKey::restore(input)?);
-            let event = Vec::<i64>::restore(input)?;
-            let processing = Vec::<i64>::restore(input)?;
-            let state = P::State::restore(input)?;
-            let slots = &self.slots;
-            let is = |id: &u32| slots[*id as usize].as_ref().is_some_and(|slot| slot.key == key);
-            if self.by_key.find(hash, is).is_some() {
-                return Err(CodecError("a key is there already".to_owned()));
+    fn restore(&mut self, image: &RecordBatch) -> Result<(), CodecError> {
+        for bytes in image.column(1).as_binary::<i64>().iter().flatten() {
+            let mut input = bytes;
+            let format = u8::restore(&mut input)?;
+            if format != FORMAT {
+                return Err(CodecError(format!("it is of version {format}, this reads {FORMAT}")));
             }
-            let id = self.insert(hash, key, state);
-            let used = self.used[id as usize];
-            self.timers.event.extend(event.into_iter().map(|time| (time, id, used)));
-            self.timers.processing.extend(processing.into_iter().map(|time| (time, id, used)));
+            while !input.is_empty() {
+                self.restore_key(&mut input)?;
+            }
         }
         Ok(())
     }

@@ -7,8 +7,8 @@
 //! by its nature, and so a hot key is as fast as one shard. The job's skew mode is `Off`.
 //!
 //! State is a plain value of Rust that implements [`Codec`]: a field is value state, a `Vec` is list state, a
-//! `BTreeMap` is map state. [`keyed_state!`](crate::keyed_state) implements it for a struct. State and timers are
-//! saved by key group.
+//! `BTreeMap` is map state. [`keyed_state!`](crate::keyed_state) implements it for a struct. State and timers are in
+//! checkpoints, by key group, and a run may go on from one with any number of shards.
 //!
 //! Event-time timers fire, in order, when the watermark reaches them: when all inputs have passed that time. Rows
 //! are given as they come, so rows beyond a timer's time, those of the same batch among them, may be given before

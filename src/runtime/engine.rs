@@ -130,8 +130,8 @@ impl Engine {
 
     fn start_threads(how: EngineBuilder, sink: Arc<dyn Sink>) -> Result<Self, RunError> {
         let EngineBuilder { job, sources, checkpoints, checkpoint } = how;
-        if checkpoints.is_some() || checkpoint.is_some() {
-            job.check_can_save().map_err(CheckpointError::Unsaved)?;
+        if checkpoints.is_some() {
+            job.plan.check_can_save().map_err(CheckpointError::Unsaved)?;
         }
         let restored = checkpoint.map(|one| Restored::open(one, &job)).transpose()?;
         let job = Arc::new(job);

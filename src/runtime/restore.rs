@@ -9,7 +9,7 @@ use crate::config::Job;
 use crate::error::{CheckpointError, RunError};
 use crate::key::group::groups_of_shard;
 use crate::skew::estimate::Estimate;
-use crate::state::pane::image::{ImageLayout, rows_of_groups};
+use crate::state::pane::image::rows_of_groups;
 
 /// The state of a checkpoint, mapped, checked, and of this job.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl Restored {
     pub(crate) fn open(checkpoint: Checkpoint, job: &Job) -> Result<Self, CheckpointError> {
         checkpoint.manifest.job.check(&job_state(job))?;
         let state = checkpoint.open_state()?;
-        let layout = ImageLayout::new(&job.keys, &job.plan, job.max_parallelism);
+        let layout = job.image_layout();
         if let Some(schema) = state.schema()
             && schema.fields() != layout.schema().fields()
         {
@@ -84,6 +84,13 @@ pub(crate) fn job_state(job: &Job) -> JobState {
     let aggregates = job.plan.outputs.iter().map(|output| {
         format!("{} as {}: {}", output.text, output.field.name(), output.field.data_type())
     });
+    // Of a process it is known what it is called and gives, not what it does.
+    let process = job.process.iter().flat_map(|process| {
+        let fields = process.output().into_iter();
+        let fields = fields.map(|field| format!("{}: {}", field.name(), field.data_type()));
+        std::iter::once(format!("process {}", process.name())).chain(fields)
+    });
+    let aggregates = aggregates.chain(process);
     JobState {
         key_groups: JobState::key_group_function(),
         max_parallelism: job.max_parallelism,

@@ -239,7 +239,7 @@ impl EngineShared {
         let exchange = job.spreads().then(|| Exchange::new(job.workers));
         Self {
             sink: Outlet::new(sink, job.workers),
-            layout: ImageLayout::new(&job.keys, &job.plan, job.max_parallelism),
+            layout: job.image_layout(),
             barriers: Arc::new(Barriers::new()),
             restored,
             checkpoints: CheckpointCounts::default(),

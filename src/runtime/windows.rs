@@ -401,6 +401,9 @@ impl OpenWindows {
             }
             (SectionKind::Given, _) => self.given.entry(last).or_insert_with(new),
             (SectionKind::Sessions, Some(sessions)) => sessions.open_mut(),
+            (SectionKind::Process, _) => {
+                return Err("it holds the state of a process, which the job has not".to_owned());
+            }
             (SectionKind::Sessions, None) => {
                 return Err("it holds sessions, of which the job has none".to_owned());
             }

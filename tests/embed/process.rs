@@ -14,7 +14,7 @@ use saltmill::process::{
 };
 use saltmill::runtime::memory::MemorySource;
 use saltmill::runtime::source::Source;
-use saltmill::{Aggregate, Collected, Engine, Job, JobBuilder, Window};
+use saltmill::{Aggregate, Checkpoint, Collected, Engine, Job, JobBuilder, Window};
 
 fn schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
@@ -312,4 +312,45 @@ fn a_job_with_a_process_has_nothing_else() {
         let error = builder.build().unwrap_err().to_string();
         assert!(error.starts_with("a job with a process has no"), "{error}");
     }
+}
+
+#[test]
+fn state_and_timers_go_on_from_a_checkpoint_at_another_number_of_workers() {
+    let rows = rows();
+    let folder = std::env::temp_dir().join(format!("saltmill-process-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for (number, (before, after)) in [(1, 3), (3, 2)].into_iter().enumerate() {
+        let path = folder.join(number.to_string());
+        let append = |engine: &Engine, rows: &[(Option<String>, i64, i64)], close: bool| {
+            let mut appender = engine.ingest().unwrap().appender().unwrap().batch_rows(50);
+            for (key, time, value) in rows {
+                appender.append((key.as_deref(), *time, *value)).unwrap();
+            }
+            appender.flush().unwrap();
+            if !close {
+                // The run goes on elsewhere: the end of this one must not fire what is left.
+                std::mem::forget(appender);
+            }
+        };
+        let (first, second) = (Collected::new(), Collected::new());
+        let job_first = job(Sessions).workers(before).build().unwrap();
+        let engine = Engine::builder(job_first).start(first.clone()).unwrap();
+        append(&engine, &rows[..1234], false);
+        engine.savepoint(&path).unwrap();
+        let mut given = first.take();
+        drop(engine);
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        let job_second = job(Sessions).workers(after).build().unwrap();
+        let engine = Engine::builder(job_second).restore(checkpoint).start(second.clone()).unwrap();
+        append(&engine, &rows[1234..], true);
+        engine.finish().unwrap();
+        given.extend(second.take());
+        assert_eq!(read(&given), expected(), "{before} workers, then {after}");
+        // Of another process, it is refused.
+        let other = job(ForEver).build().unwrap();
+        let checkpoint = Checkpoint::open(&path).unwrap();
+        let refused = Engine::builder(other).restore(checkpoint).start(Collected::new());
+        println!("{}", refused.unwrap_err());
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::{Aligning, Shard};
+use crate::checkpoint::{Section, SectionImage, SectionKind};
 use crate::error::RunError;
 use crate::runtime::barrier::ShardCut;
 use crate::runtime::restore::Restored;
+use crate::time::window::Span;
 
 impl Shard {
     /// Takes note of a barrier that was asked for.
@@ -62,7 +64,16 @@ impl Shard {
         }
         let alignment = since.elapsed();
         let started = Instant::now();
-        let sections = self.windows.image(&engine.layout)?;
+        let sections = match &self.process {
+            None => self.windows.image(&engine.layout)?,
+            Some(process) => {
+                let image = process.image(engine.layout.schema());
+                let rows = image.num_rows() as u64;
+                let Span { point, first, last } = Span::ALL;
+                let section = Section { kind: SectionKind::Process, point, first, last, rows };
+                vec![SectionImage { section, image }]
+            }
+        };
         // Results from here on lie behind the barrier.
         engine.sink.pass(self.id, barrier)?;
         engine.barriers.give(ShardCut {
@@ -96,13 +107,16 @@ impl Shard {
         for (section, image) in restored.images(&groups) {
             let image = image?;
             if image.num_rows() > 0 {
-                self.windows
-                    .restore(&self.engine.layout, section, &image)
-                    .map_err(|why| restored.damaged(section, &why))?;
+                let taken = match &mut self.process {
+                    None => self.windows.restore(&self.engine.layout, section, &image),
+                    Some(process) => process.restore(&image).map_err(|why| why.to_string()),
+                };
+                taken.map_err(|why| restored.damaged(section, &why))?;
             }
         }
         let passed = restored.manifest.time.passed.unwrap_or(i64::MIN);
         self.windows.go_on_at(passed);
+        self.furthest = passed;
         self.passed = passed;
         self.watermark = passed;
         if let Some(exchange) = &self.engine.exchange {

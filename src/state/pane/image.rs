@@ -57,6 +57,14 @@ impl ImageLayout {
         Self { schema, keys, words: plan.words, sides, max_parallelism }
     }
 
+    /// The layout for the state of a process: the bytes of all keys of a key group.
+    pub(crate) fn of_process(keys: &KeyEncoder, max_parallelism: u32) -> Self {
+        let state = Field::new("process", DataType::LargeBinary, false);
+        let schema = Schema::new(vec![Field::new(GROUP, DataType::UInt16, false), state]);
+        let schema = SchemaRef::new(schema);
+        Self { schema, keys: keys.clone(), words: 0, sides: Vec::new(), max_parallelism }
+    }
+
     /// The columns.
     pub(crate) fn schema(&self) -> &SchemaRef {
         &self.schema
