@@ -1,11 +1,11 @@
 //! The engine: producers, routers, rings, shards and their threads.
 
+pub mod report;
 pub mod sink;
 pub(crate) mod wake;
 pub(crate) mod timer;
 pub(crate) mod ring;
 pub(crate) mod message;
-pub mod report;
 pub(crate) mod outlet;
 pub(crate) mod assign;
 pub(crate) mod barrier;
