@@ -65,7 +65,7 @@ bench-latency *OPTIONS:
 
 # The HTTP service under mixed load, with restarts: rows conserved, memory flat.
 soak SECONDS="600":
-    cargo build --quiet --release --manifest-path examples/http_service/Cargo.toml
+    cargo build --quiet --release --target-dir target --manifest-path examples/http_service/Cargo.toml
     python3 examples/http_service/soak.py --seconds {{SECONDS}}
 
 # Whole processes from file to file, every format: perf-reports/DATE-e2e.

@@ -1,12 +1,12 @@
 //! An ingest service: events come in over HTTP, anyone may ask for a key's totals.
 //!
-//!     cargo run --release --manifest-path examples/http_service/Cargo.toml -- 127.0.0.1:8080
+//!     cargo run --release --manifest-path examples/http_service/Cargo.toml -- 127.0.0.1:8080 /var/lib/totals
 //!     curl -d '{"key":"ann","value":5}' http://127.0.0.1:8080/events
 //!     curl http://127.0.0.1:8080/keys/ann
 //!
 //! `POST /events` takes ndjson or, as `application/vnd.apache.arrow.stream`, a stream of Arrow batches, and takes all
 //! events of a request or none; `GET /metrics` is for Prometheus. SIGTERM or Ctrl-C ends it when all
-//! requests are answered and all events are in the results.
+//! requests are answered; it leaves a savepoint in the directory, if one was named, and goes on from the newest there.
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::routing::{get, post};
 use saltmill::prometheus::Exposition;
-use saltmill::{Aggregate, Appender, Engine, Job, Latest};
+use saltmill::{Aggregate, Appender, Checkpoint, Engine, Job, Latest};
 use serde::{Deserialize, Serialize};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -128,7 +128,18 @@ fn schema() -> Arc<Schema> {
     ]))
 }
 
+/// The newest savepoint of a directory, and the number of the next.
+fn newest(dir: &std::path::Path) -> Result<(Option<Checkpoint>, u64), Box<dyn Error>> {
+    std::fs::create_dir_all(dir)?;
+    let names = std::fs::read_dir(dir)?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<std::io::Result<Vec<_>>>()?;
+    let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<u64>().ok());
+    let Some(last) = numbers.max() else { return Ok((None, 1)) };
+    Ok((Some(Checkpoint::open(dir.join(last.to_string()))?), last + 1))
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
+    let dir = std::env::args_os().nth(2).map(std::path::PathBuf::from);
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let job = Job::builder(schema())
         .key(["key"])
@@ -137,7 +148,16 @@ fn main() -> Result<(), Box<dyn Error>> {
         .emit_every(Duration::from_millis(50))
         .build()?;
     let latest = Latest::new(&job);
-    let engine = Engine::start(job, latest.clone())?;
+    let mut builder = Engine::builder(job);
+    let mut next = None;
+    if let Some(dir) = &dir {
+        let (checkpoint, number) = newest(dir)?;
+        if let Some(checkpoint) = checkpoint {
+            builder = builder.restore(checkpoint);
+        }
+        next = Some(dir.join(number.to_string()));
+    }
+    let engine = builder.start(latest.clone())?;
     let exposition = Mutex::new(Exposition::new(engine.metrics_reader()));
     let service = Arc::new(Service { engine, spare: Mutex::default(), latest, exposition });
     let router = Router::new()
@@ -164,6 +184,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let service = Arc::into_inner(service).ok_or("a request is still under way")?;
     // Closing the handles hands their last events on; then the engine may finish.
     drop(service.spare);
+    if let Some(path) = next {
+        service.engine.savepoint(path)?;
+    }
     let report = service.engine.finish()?;
     let totals = serde_json::json!({
         "rows_in": report.rows_in,
