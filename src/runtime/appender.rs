@@ -19,7 +19,7 @@ use arrow::record_batch::RecordBatch;
 
 use super::blame::panicked;
 use super::ingest::Ingest;
-use super::intake::Intake;
+use super::intake::{Intake, TryPushError};
 use super::shared::EngineShared;
 use super::sink::lock;
 use super::timer::Timed;
@@ -335,6 +335,29 @@ impl Appender {
         }
     }
 
+    /// [`Appender::push`] from async code: for tasks that have whole batches.
+    ///
+    /// # Errors
+    /// As [`Appender::push`].
+    pub async fn push_async(&mut self, batch: RecordBatch) -> Result<(), RunError> {
+        let mut batch = Some(batch);
+        let mut push = |filling: &Filling| {
+            if !filling.try_hand_on()? {
+                return Ok(false);
+            }
+            let Some(whole) = batch.take() else { return Ok(true) };
+            match lock(&filling.intake).try_push(whole) {
+                Ok(()) => Ok(true),
+                Err(TryPushError::Full(back)) => {
+                    batch = Some(back);
+                    Ok(false)
+                }
+                Err(TryPushError::Run(error)) => Err(error),
+            }
+        };
+        poll_fn(|cx| self.filling.poll(cx, &mut push)).await
+    }
+
     /// [`Appender::flush`] from async code.
     ///
     /// # Errors
@@ -436,7 +459,7 @@ impl Filling {
     fn poll(
         &self,
         cx: &mut Context<'_>,
-        tries: impl Fn(&Self) -> Result<bool, RunError>,
+        mut tries: impl FnMut(&Self) -> Result<bool, RunError>,
     ) -> Poll<Result<(), RunError>> {
         match tries(self) {
             Ok(true) => return Poll::Ready(Ok(())),

@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use saltmill::append::RowError;
-use saltmill::arrow::array::{Array, AsArray};
+use saltmill::arrow::array::{Array, ArrayRef, AsArray, Int64Array, TimestampMillisecondArray};
 use saltmill::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit};
 use saltmill::arrow::record_batch::RecordBatch;
 use saltmill::config::SkewMode;
@@ -256,6 +256,15 @@ fn async_tasks_wait_without_holding_the_thread() {
                         tokio::task::yield_now().await;
                     }
                 }
+                // Batches as well, behind the rows.
+                let keys: ArrayRef = Arc::new(Int64Array::from(vec![task as i64; 10]));
+                let times: ArrayRef = Arc::new(TimestampMillisecondArray::from(vec![19_999; 10]));
+                let ones: ArrayRef = Arc::new(Int64Array::from(vec![1; 10]));
+                for _ in 0..50 {
+                    let columns = [&keys, &times, &ones].map(Arc::clone).to_vec();
+                    let batch = RecordBatch::try_new(schema(), columns).unwrap();
+                    appender.push_async(batch).await.unwrap();
+                }
                 appender.watermark_async(20_000).await.unwrap();
                 appender.close_async().await.unwrap();
             })
@@ -266,10 +275,10 @@ fn async_tasks_wait_without_holding_the_thread() {
         ticking.abort();
     });
     let report = engine.finish().unwrap();
-    assert_eq!((report.rows_in, report.rows_late), (8000, 0));
+    assert_eq!((report.rows_in, report.rows_late), (10_000, 0));
     assert!(waits.load(Ordering::Relaxed) > 0, "nobody had to wait, so this tested nothing");
     assert!(ticks.load(Ordering::Relaxed) > 5, "{ticks:?} ticks: a wait held the thread");
-    let expected = (0..4).map(|task| (Some(task), (2000, 2000))).collect();
+    let expected = (0..4).map(|task| (Some(task), (2500, 2500))).collect();
     assert_eq!(totals(&results.take()), expected);
 }
 

@@ -102,8 +102,7 @@ async fn take_events(
     }
     for batch in batches {
         rows += batch.num_rows();
-        appender.ready().await.map_err(failed)?;
-        appender.push(batch).map_err(failed)?;
+        appender.push_async(batch).await.map_err(failed)?;
     }
     service.spare.lock().unwrap_or_else(PoisonError::into_inner).push(appender);
     Ok(format!("{rows}\n"))
