@@ -339,7 +339,7 @@ fn state_and_timers_go_on_from_a_checkpoint_at_another_number_of_workers() {
         engine.savepoint(&path).unwrap();
         let mut given = first.take();
         drop(engine);
-        let checkpoint = Checkpoint::open(&path).unwrap();
+        let checkpoint = Checkpoint::find(&path).unwrap();
         let job_second = job(Sessions).workers(after).build().unwrap();
         let engine = Engine::builder(job_second).restore(checkpoint).start(second.clone()).unwrap();
         append(&engine, &rows[1234..], true);
@@ -348,7 +348,7 @@ fn state_and_timers_go_on_from_a_checkpoint_at_another_number_of_workers() {
         assert_eq!(read(&given), expected(), "{before} workers, then {after}");
         // Of another process, it is refused.
         let other = job(ForEver).build().unwrap();
-        let checkpoint = Checkpoint::open(&path).unwrap();
+        let checkpoint = Checkpoint::find(&path).unwrap();
         let refused = Engine::builder(other).restore(checkpoint).start(Collected::new());
         println!("{}", refused.unwrap_err());
     }

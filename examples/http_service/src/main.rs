@@ -134,7 +134,7 @@ fn newest(dir: &std::path::Path) -> Result<(Option<Checkpoint>, u64), Box<dyn Er
     let names = names.collect::<std::io::Result<Vec<_>>>()?;
     let numbers = names.iter().filter_map(|name| name.to_str()?.parse::<u64>().ok());
     let Some(last) = numbers.max() else { return Ok((None, 1)) };
-    Ok((Some(Checkpoint::open(dir.join(last.to_string()))?), last + 1))
+    Ok((Some(Checkpoint::find(dir.join(last.to_string()))?), last + 1))
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
