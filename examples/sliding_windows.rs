@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .event_time("at")
         // Events may be five seconds late.
         .out_of_orderness(Duration::from_secs(5))
-        .window(Window::hopping(Duration::from_secs(60), Duration::from_secs(10)))
+        .window(Window::hopping(Duration::from_mins(1), Duration::from_secs(10)))
         .aggregates([
             Aggregate::count().alias("requests"),
             Aggregate::avg("millis").alias("mean_ms"),
