@@ -321,28 +321,27 @@ fn state_and_timers_go_on_from_a_checkpoint_at_another_number_of_workers() {
     std::fs::create_dir_all(&folder).unwrap();
     for (number, (before, after)) in [(1, 3), (3, 2)].into_iter().enumerate() {
         let path = folder.join(number.to_string());
-        let append = |engine: &Engine, rows: &[(Option<String>, i64, i64)], close: bool| {
+        let append = |engine: &Engine, rows: &[(Option<String>, i64, i64)]| {
             let mut appender = engine.ingest().unwrap().appender().unwrap().batch_rows(50);
             for (key, time, value) in rows {
                 appender.append((key.as_deref(), *time, *value)).unwrap();
             }
             appender.flush().unwrap();
-            if !close {
-                // The run goes on elsewhere: the end of this one must not fire what is left.
-                std::mem::forget(appender);
-            }
+            appender
         };
         let (first, second) = (Collected::new(), Collected::new());
         let job_first = job(Sessions).workers(before).build().unwrap();
         let engine = Engine::builder(job_first).start(first.clone()).unwrap();
-        append(&engine, &rows[..1234], false);
+        // Open until the engine is gone: its end is not to fire what is left.
+        let appender = append(&engine, &rows[..1234]);
         engine.savepoint(&path).unwrap();
         let mut given = first.take();
         drop(engine);
+        drop(appender);
         let checkpoint = Checkpoint::find(&path).unwrap();
         let job_second = job(Sessions).workers(after).build().unwrap();
         let engine = Engine::builder(job_second).restore(checkpoint).start(second.clone()).unwrap();
-        append(&engine, &rows[1234..], true);
+        append(&engine, &rows[1234..]).close().unwrap();
         engine.finish().unwrap();
         given.extend(second.take());
         assert_eq!(read(&given), expected(), "{before} workers, then {after}");
