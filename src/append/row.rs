@@ -150,12 +150,14 @@ pub struct RowWriter<'a> {
     columns: &'a mut Columns,
     /// The column that [`RowWriter::next`] sets.
     next: usize,
+    /// How many columns have been set.
+    set: usize,
 }
 
 impl<'a> RowWriter<'a> {
     #[inline]
     pub(crate) fn new(columns: &'a mut Columns) -> Self {
-        Self { columns, next: 0 }
+        Self { columns, next: 0, set: 0 }
     }
 
     /// Sets the column after the one that this was called for before; the first one at first.
@@ -182,6 +184,7 @@ impl<'a> RowWriter<'a> {
         if cells.len() != rows {
             return Err(RowError::Twice { column: self.field(column).name().clone() });
         }
+        self.set += 1;
         let done = value.put(Cell { cells });
         done.map_err(|misfit| misfit.explain(self.field(column)))
     }
@@ -241,6 +244,11 @@ impl<'a> RowWriter<'a> {
     #[inline]
     pub(crate) fn finish(self) -> Result<(), RowError> {
         let Columns { schema, cells, rows, .. } = self.columns;
+        if self.set == cells.len() {
+            // None is left out, as each is set once.
+            *rows += 1;
+            return Ok(());
+        }
         for (column, cells) in cells.iter_mut().enumerate() {
             if cells.len() == *rows {
                 let field = schema.field(column);

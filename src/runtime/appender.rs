@@ -36,6 +36,9 @@ pub const APPEND_LATENCY_DEFAULT: Duration = Duration::from_millis(1);
 /// Bytes of text in one column from which a batch is handed on.
 const BYTES_MAX: usize = 16 << 20;
 
+/// Rows between two looks at them.
+const BYTES_ROWS: usize = 16;
+
 /// When the timer comes back to an appender that is in use, or may not go on.
 const AGAIN: Duration = Duration::from_micros(200);
 
@@ -409,8 +412,10 @@ impl Filling {
         if gathered.columns.rows == 1 {
             self.first_row(gathered)?;
         }
-        gathered.full =
-            gathered.columns.rows >= gathered.rows_max || gathered.columns.has_bytes(BYTES_MAX);
+        let rows = gathered.columns.rows;
+        // Bytes are looked at now and then: rows are seldom so long.
+        gathered.full = rows >= gathered.rows_max
+            || (rows.is_multiple_of(BYTES_ROWS) && gathered.columns.has_bytes(BYTES_MAX));
         Ok(gathered.full || gathered.latency.is_zero())
     }
 
