@@ -14,8 +14,8 @@
 //! **Layout of state** (format version 1). Each record batch of a shard's file is one *section*: the pane of one
 //! [span of windows](Section). A row is a key: `key_group` (u16, by which the batch is sorted), the key columns
 //! as `key:NAME` in the types of the job's output, the words of its aggregates as `word:N` (u64), and what an
-//! aggregate keeps beside its words, a set or a sketch, as `beside:N` (binary). Which words belong to which aggregate follows from the
-//! job. Any tool that reads Arrow can look inside.
+//! aggregate keeps beside its words, a set or a sketch, as `beside:N` (binary). Which words belong to which
+//! aggregate follows from the job. Any tool that reads Arrow can look inside.
 //!
 //! **Atomic.** Files are written under a hidden name and flushed to the disk, the manifest last; then the folder is
 //! renamed and the directory flushed. So what has the right name is complete, whenever the process or the machine

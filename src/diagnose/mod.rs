@@ -3,9 +3,9 @@
 //!
 //! The way of a diagnosis: keys with their counts (from the engine's own aggregation) go through
 //! [`placement`] into a [`profile`] and, by window, into [`windows`]; [`findings`] names the faces of skew that it
-//! shows; [`predict`] replays it through every cure, and [`rehearsal`] through Saltmill itself; [`advice`] says what to do, and [`flink_sql`] how
-//! to write that down for Flink. Where there are too many keys to count, [`bounded`] takes the place of the
-//! aggregation, with key groups counted exactly and heavy keys within bounds.
+//! shows; [`predict`] replays it through every cure, and [`rehearsal`] through Saltmill itself; [`advice`] says
+//! what to do, and [`flink_sql`] how to write that down for Flink. Where there are too many keys to count,
+//! [`bounded`] takes the place of the aggregation, with key groups counted exactly and heavy keys within bounds.
 
 pub mod placement;
 pub mod top;

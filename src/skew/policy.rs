@@ -16,8 +16,8 @@
 //! below [`Thresholds::demote_ratio`] of the lower threshold and not before
 //! [`PolicyConfig::stay_rows_min`] rows; as a share that can do both does not exist, a key at a
 //! threshold does not flap. The set changes at most once per [`PolicyConfig::change_rows_min`]
-//! rows and a few times more at the start, whatever the stream does, and never holds more than [`PolicyConfig::hot_keys_max`] keys;
-//! the log is bounded too, and says how much it dropped.
+//! rows and a few times more at the start, whatever the stream does, and never holds more than
+//! [`PolicyConfig::hot_keys_max`] keys; the log is bounded too, and says how much it dropped.
 //!
 //! **Cost:** one hash-map entry per candidate and decision; nothing per row. Deterministic.
 //!

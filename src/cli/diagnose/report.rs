@@ -303,8 +303,8 @@ impl Report<'_> {
             "Rows behind the exchange, replayed with the hash that each key, or key and salt, has. A cure cannot \
              be faster than an even split of all rows, which have to be read as well. Saltmill is replayed on this \
              input, cut into the same units: until it has learnt a hot key its rows go to the key's owner, and few \
-             units cannot be dealt out evenly; of a longer stream both are less, which is what it comes to with hot keys \
-             known."
+             units cannot be dealt out evenly; of a longer stream both are less, which is what it comes to with \
+             hot keys known."
                 .into(),
         ));
         let chance = diagnosis.predictions.iter().find_map(|prediction| prediction.spread);
