@@ -62,6 +62,7 @@ impl MappedIpc {
     }
 
     /// Bytes of the `index`-th record batch.
+    #[cfg(feature = "io")]
     pub(crate) fn bytes_of(&self, index: usize) -> u64 {
         block_bytes(&self.blocks[index])
     }
