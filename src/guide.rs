@@ -147,6 +147,6 @@
 //! `bench-internals` are no part of it. Enums that may grow are `#[non_exhaustive]`. The traits
 //! [`Sink`](crate::Sink), [`Source`](crate::runtime::source::Source),
 //! [`CustomAggregate`](crate::aggregate::CustomAggregate) and
-//! [`KeyedProcess`](crate::process::KeyedProcess) may gain methods that have defaults. [`arrow`](crate::arrow) is
+//! [`KeyedProcess`](crate::process::KeyedProcess) may gain methods that have defaults. `saltmill::arrow` is
 //! part of the interface, so a new major version of it is a new one of Saltmill. The least supported Rust is
 //! raised in minor versions only.
