@@ -222,9 +222,9 @@ impl Job {
         Policy::new(config).map(Some)
     }
 
-    /// Whether rows of hot keys may be spread over shards by their values.
-    pub(crate) fn spreads(&self) -> bool {
-        self.workers > 1
+    /// Whether rows of hot keys may be spread by their values over so many shards.
+    pub(crate) fn spreads(&self, workers: usize) -> bool {
+        workers > 1
             && self.plan.spreads()
             && matches!(self.skew, SkewMode::Adaptive | SkewMode::Hot(_))
             // Early results and clocks do not wait for other shards, corrections take windows apart.

@@ -144,7 +144,9 @@ pub struct Routing {
 impl Routing {
     /// A router for `job`.
     pub fn new(job: &Arc<Job>) -> Self {
-        Self { router: Router::new(Arc::clone(job), None), sink: Collected::new() }
+        let wakes = (0..job.workers).map(|_| Arc::clone(Sleeper::new().wake())).collect();
+        let router = Router::new(Arc::clone(job), &Topology::even(job, wakes), None);
+        Self { router, sink: Collected::new() }
     }
 
     /// Prepares a batch: keys, hashes, windows, owners. Answers how many rows were selected.

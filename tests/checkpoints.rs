@@ -156,11 +156,12 @@ fn windows() -> Vec<(Window, Duration)> {
 }
 
 /// Runs batches through engines with these numbers of workers in turn, a savepoint between each two, with two
-/// producers that have names.
+/// producers that have names. Within each turn the number of workers changes while the engine runs, as `live` says.
 fn run_through(
     batches: &[RecordBatch],
     job: &JobBuilder,
     workers: &[usize],
+    live: &[usize],
     dir: &TempDir,
 ) -> (Vec<String>, (u64, u64, u64, u64)) {
     let mut results = Vec::new();
@@ -175,7 +176,13 @@ fn run_through(
         let engine = builder.start(sink.clone()).unwrap();
         let mut ingests = ["a", "b"].map(|name| engine.ingest_named(name).unwrap());
         let mine = batches.iter().enumerate().skip(turn * piece).take(piece);
+        let every = piece.div_ceil(live.len() + 1);
         for (i, batch) in mine.clone() {
+            let place = i - turn * piece;
+            if place > 0 && place.is_multiple_of(every) {
+                let workers = live[place / every - 1];
+                assert_eq!(engine.rescale(workers).unwrap().to, workers);
+            }
             let ingest = &mut ingests[i % 2];
             let expected = i.checked_sub(2).map(|before| (before / 2 + 1).to_string());
             assert_eq!(ingest.position(), expected, "it goes on where it was");
@@ -221,22 +228,24 @@ fn a_run_in_pieces_gives_what_one_run_gives() {
             }
             let job = job(&batches[0], window, lateness, skew);
             let dir = TempDir::new(&format!("pieces-{seed}-{turn}"));
-            let whole = run_through(&batches, &job, &[2], &dir);
-            let pieces = run_through(&batches, &job, &[4, 8, 3, 7], &dir);
-            assert_eq!(whole.1, pieces.1, "seed {seed}, {window:?}: rows");
-            let beside = |a: &[String], b: &[String]| {
-                a.iter()
-                    .filter(|row| b.binary_search(row).is_err())
-                    .take(5)
-                    .cloned()
-                    .collect::<Vec<_>>()
-            };
-            let (missing, wrong) = (beside(&whole.0, &pieces.0), beside(&pieces.0, &whole.0));
-            assert!(
-                whole.0 == pieces.0,
-                "seed {seed}, {window:?}, {lateness:?}: missing {missing:#?}, wrong {wrong:#?}"
-            );
+            let whole = run_through(&batches, &job, &[2], &[], &dir);
             assert!(!whole.0.is_empty());
+            let pieces: [(&[usize], &[usize]); 3] =
+                [(&[4, 8, 3, 7], &[]), (&[4], &[8, 3, 7, 1, 2]), (&[2, 5], &[8, 1, 3])];
+            for (saved, live) in pieces {
+                let pieces = run_through(&batches, &job, saved, live, &dir);
+                assert_eq!(whole.1, pieces.1, "seed {seed}, {window:?}: rows");
+                let beside = |a: &[String], b: &[String]| {
+                    let other = a.iter().filter(|row| b.binary_search(row).is_err());
+                    other.take(5).cloned().collect::<Vec<_>>()
+                };
+                let (missing, wrong) = (beside(&whole.0, &pieces.0), beside(&pieces.0, &whole.0));
+                assert!(
+                    whole.0 == pieces.0,
+                    "seed {seed}, {window:?}, {lateness:?}, {saved:?}, live {live:?}: missing \
+                     {missing:#?}, wrong {wrong:#?}"
+                );
+            }
         }
     }
 }
@@ -277,6 +286,28 @@ fn what_does_not_match_is_refused_with_the_reason() {
         let engine = Engine::builder(job).restore(checkpoint).start(CutSink::default()).unwrap();
         assert_eq!(engine.finish().unwrap().rows_in, 100);
     }
+}
+
+#[test]
+fn no_shards_or_more_than_key_groups_are_refused_and_the_run_goes_on() {
+    let mut random = Random(3);
+    let batch = batch(&mut random, 0, 300, false);
+    let job = job(&batch, Window::None, Duration::ZERO, SkewMode::Adaptive).max_parallelism(8);
+    let sink = CutSink::default();
+    let engine = Engine::start(job.workers(2).build().unwrap(), sink.clone()).unwrap();
+    let mut ingest = engine.ingest().unwrap();
+    ingest.push(batch.clone()).unwrap();
+    for workers in [0, 9, usize::MAX] {
+        let error = engine.rescale(workers).unwrap_err();
+        assert!(matches!(error, RunError::Limit(_)), "{error:?}");
+        let text = error.to_string();
+        assert!(text.contains(&workers.to_string()) && text.contains("1 to 8"), "{text}");
+    }
+    assert_eq!(engine.rescale(8).unwrap().from, 2, "nothing was changed");
+    ingest.push(batch).unwrap();
+    drop(ingest);
+    let report = engine.finish().unwrap();
+    assert_eq!((report.rows_aggregated, report.rescales.len(), report.shards.len()), (600, 1, 8));
 }
 
 #[test]
@@ -393,8 +424,9 @@ fn checkpoints_are_taken_while_rows_flow_and_old_ones_go() {
         taken
     });
     assert!(taken > 3);
-    assert!(Checkpoint::list(&dir.0).unwrap().len() <= 3, "older ones are gone");
     let report = engine.finish().unwrap();
+    // Not before: there is one more between the writing of a new one and the removal of the oldest.
+    assert!(Checkpoint::list(&dir.0).unwrap().len() <= 3, "older ones are gone");
     assert_eq!(report.rows_in, 80_000);
     Checkpoint::find(&dir.0).unwrap().verify().unwrap();
 }

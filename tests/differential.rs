@@ -9,6 +9,7 @@ mod lattice;
 mod oracle;
 
 use std::io::Write as _;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -90,4 +91,7 @@ fn engine_equals_oracle() {
     let seeds = number("SALTMILL_SEEDS").unwrap_or(SEEDS_DEFAULT);
     let failures = (0..seeds).filter_map(|seed| try_seed(seed, &current).err()).collect::<Vec<_>>();
     assert!(failures.is_empty(), "{} of {seeds} seeds:\n{}", failures.len(), failures.join("\n"));
+    let rescales = feed::RESCALES.load(Ordering::Relaxed) as u64;
+    println!("{rescales} times the number of shards changed while rows flowed");
+    assert!(rescales > seeds / 2, "{rescales} rescales of {seeds} seeds");
 }

@@ -21,6 +21,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::assign::RowCounts;
+use super::rescale::ShardState;
 use super::sink::lock;
 use crate::checkpoint::{InputState, SectionImage};
 
@@ -29,9 +30,13 @@ use crate::checkpoint::{InputState, SectionImage};
 pub(crate) struct Barriers {
     wanted: AtomicU64,
     abandoned: AtomicU64,
+    /// The last one that was for a rescale, behind which there are other shards.
+    rescale: AtomicU64,
     cut: Mutex<Cut>,
     given: Sender<ShardCut>,
     taken: Receiver<ShardCut>,
+    handed_over: Sender<ShardState>,
+    states: Receiver<ShardState>,
 }
 
 /// How many checkpoints a run has taken.
@@ -96,12 +101,16 @@ pub(crate) struct ShardCut {
 impl Barriers {
     pub(crate) fn new() -> Self {
         let (given, taken) = unbounded();
+        let (handed_over, states) = unbounded();
         Self {
             wanted: AtomicU64::new(0),
             abandoned: AtomicU64::new(0),
+            rescale: AtomicU64::new(0),
             cut: Mutex::default(),
             given,
             taken,
+            handed_over,
+            states,
         }
     }
 
@@ -109,6 +118,29 @@ impl Barriers {
     #[inline]
     pub(crate) fn wanted(&self) -> u64 {
         self.wanted.load(Ordering::SeqCst)
+    }
+
+    /// Asks for a barrier behind which there are other shards, as [`Barriers::ask`].
+    pub(crate) fn ask_for_rescale(&self, producers: usize) -> u64 {
+        // Only one thing is asked for at a time, and nobody looks before it is.
+        self.rescale.store(self.wanted() + 1, Ordering::SeqCst);
+        self.ask(producers)
+    }
+
+    /// Whether there are other shards behind this barrier.
+    pub(crate) fn is_rescale(&self, barrier: u64) -> bool {
+        self.rescale.load(Ordering::SeqCst) == barrier
+    }
+
+    /// A shard gives all it has, and ends.
+    pub(crate) fn hand_over(&self, state: ShardState) {
+        // The receiver lives as long as this.
+        let _ = self.handed_over.send(state);
+    }
+
+    /// The next shard that has ended, waiting a little while.
+    pub(crate) fn take_state(&self, timeout: Duration) -> Option<ShardState> {
+        self.states.recv_timeout(timeout).ok()
     }
 
     /// Asks for a barrier of so many producers, none of which can come or go meanwhile.

@@ -208,19 +208,20 @@ impl Taker {
     /// Brings all threads to one cut.
     fn cut(&self) -> Result<Cut, RunError> {
         let (shared, barriers) = (&self.shared, &self.shared.barriers);
+        let _turn = lock(&shared.control);
         let barrier = {
             let open = lock(&shared.ingests);
             barriers.ask(open.len())
         };
         shared.notify_all();
-        let shards = shared.job.workers;
+        let shards = shared.topology().workers();
         let mut given = Vec::with_capacity(shards);
         while given.len() < shards {
             // Those in use see to it themselves before they rest.
             shared.serve_handles();
             match barriers.take(LOOK) {
                 Some(cut) if cut.barrier == barrier => given.push(cut),
-                None if self.is_over() => {
+                None if shared.is_over() => {
                     barriers.abandon(barrier);
                     shared.sink.abandon(barrier)?;
                     shared.notify_all();
@@ -242,16 +243,13 @@ impl Taker {
         Ok(Cut { producers, inputs, rejected, outputs, shards: given })
     }
 
-    fn is_over(&self) -> bool {
-        self.shared.is_stopped() || self.shared.shards_done.load(Ordering::SeqCst) > 0
-    }
-
     fn manifest(&self, id: u64, begun_ms: u64, cut: &Cut) -> Result<Manifest, RunError> {
         let shared = &self.shared;
         let base = shared.base();
         let ProducerTotals { counts, rows_hot } = &cut.producers;
         let sum = |of: fn(&ShardCut) -> u64| cut.shards.iter().map(of).sum::<u64>();
-        let aggregated = rows_hot + sum(|shard| shard.rows_in);
+        let retired = lock(&shared.retired).stats.shard.clone();
+        let aggregated = rows_hot + sum(|shard| shard.rows_in) + retired.rows_in;
         let unusable = counts.rejected().iter().map(|(_, rows)| rows).sum::<u64>();
         let accounted = aggregated + counts.late + unusable;
         if accounted != counts.rows_in {
@@ -263,8 +261,8 @@ impl Taker {
             aggregated,
             late: late_by_reason(counts),
             rejected: rejected_by_reason(counts, &cut.rejected),
-            windows_emitted: sum(|shard| shard.windows_emitted),
-            rows_out: sum(|shard| shard.rows_out),
+            windows_emitted: sum(|shard| shard.windows_emitted) + retired.windows_emitted,
+            rows_out: sum(|shard| shard.rows_out) + retired.rows_out,
         };
         let known = |time: i64| (time != i64::MIN).then_some(time);
         let closed = cut.shards.iter().map(|shard| shard.closed).min().unwrap_or(i64::MIN);
@@ -277,7 +275,7 @@ impl Taker {
             begun_ms,
             finished: false,
             job: job_state(&shared.job),
-            workers: shared.job.workers,
+            workers: cut.shards.len(),
             rows: rows.plus(&base),
             time: TimeState { passed: known(closed), closed_to: known(passed) },
             inputs: cut.inputs.clone(),

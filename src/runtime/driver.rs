@@ -38,7 +38,7 @@ impl Driver {
     pub fn new(job: Job, sink: impl Sink + 'static) -> Self {
         let engine = Engine::without_threads(job, Arc::new(sink));
         let shared = engine.shared();
-        let workers = shared.job.workers;
+        let workers = shared.topology().workers();
         let shards = (0..workers).map(|id| Shard::new(id, Arc::clone(shared))).collect();
         Self { engine, shards, done: vec![false; workers] }
     }

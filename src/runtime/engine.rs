@@ -1,9 +1,10 @@
 //! The engine: starts the threads, hands out producers' handles, ends the run.
 
+use std::ops::RangeInclusive;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,7 +30,6 @@ use super::worker::{self, Feed, WorkerStats};
 use crate::checkpoint::{Checkpoint, Manifest};
 use crate::config::{Job, SkewMode};
 use crate::error::{CheckpointError, RunError};
-use crate::key::group::groups_of_shard;
 use crate::time::event_time::Unit;
 use crate::time::watermark::Lateness;
 
@@ -45,7 +45,7 @@ const DROP_WAIT: Duration = Duration::from_secs(5);
 pub struct Engine {
     shared: Arc<EngineShared>,
     sources: Option<Arc<SourceSet>>,
-    threads: Vec<JoinHandle<Option<WorkerStats>>>,
+    threads: Mutex<Vec<JoinHandle<Option<WorkerStats>>>>,
     checkpointer: Option<Checkpointer>,
 }
 
@@ -120,12 +120,22 @@ impl Engine {
     pub(crate) fn without_threads(job: Job, sink: Arc<dyn Sink>) -> Self {
         let wakes = (0..job.workers).map(|_| Arc::clone(Sleeper::new().wake())).collect();
         let shared = Arc::new(EngineShared::new(Arc::new(job), sink, wakes, false, None));
-        Self { shared, sources: None, threads: Vec::new(), checkpointer: None }
+        Self { shared, sources: None, threads: Mutex::default(), checkpointer: None }
     }
 
     /// What its threads share.
     pub(crate) fn shared(&self) -> &Arc<EngineShared> {
         &self.shared
+    }
+
+    /// Its inputs, if it reads them itself.
+    pub(super) fn sources(&self) -> Option<&Arc<SourceSet>> {
+        self.sources.as_ref()
+    }
+
+    /// The threads of its shards.
+    pub(super) fn threads(&self) -> &Mutex<Vec<JoinHandle<Option<WorkerStats>>>> {
+        &self.threads
     }
 
     fn start_threads(how: EngineBuilder, sink: Arc<dyn Sink>) -> Result<Self, RunError> {
@@ -165,7 +175,7 @@ impl Engine {
             sources.resume(inputs, time.closed_to)?;
         }
         let cores = affinity::cores(&job.pinning, job.workers);
-        let mut engine = Self { shared, sources, threads: Vec::new(), checkpointer: None };
+        let mut engine = Self { shared, sources, threads: Mutex::default(), checkpointer: None };
         // All feeds are known to all shards before the first thread runs.
         let feeds = sleepers.iter().enumerate();
         let feeds = feeds.map(|(id, sleeper)| engine.feed(id, sleeper)).collect::<Vec<_>>();
@@ -181,7 +191,8 @@ impl Engine {
         Ok(engine)
     }
 
-    fn feed(&self, worker: usize, sleeper: &Sleeper) -> Option<Feed> {
+    /// What a worker reads with, in a run over sources.
+    pub(super) fn feed(&self, worker: usize, sleeper: &Sleeper) -> Option<Feed> {
         let sources = self.sources.as_ref()?;
         let intake = Intake::open_for_worker(&self.shared, Arc::clone(sleeper.wake()));
         Some(Feed::new(worker, Arc::clone(sources), intake))
@@ -195,32 +206,43 @@ impl Engine {
         sleeper: Sleeper,
     ) -> Result<(), RunError> {
         let shared = Arc::clone(&self.shared);
+        let body = move || {
+            let mut state = Shard::new(id, Arc::clone(&shared));
+            if let Some(restored) = &shared.restored {
+                state.restore(restored)?;
+            }
+            worker::run(&shared, state, feed, &sleeper).map(Some)
+        };
+        let thread = self.spawn(id, core, body)?;
+        lock(&self.threads).push(thread);
+        Ok(())
+    }
+
+    /// Starts the thread of a shard, whose errors and panics are the run's.
+    pub(super) fn spawn(
+        &self,
+        id: usize,
+        core: Option<usize>,
+        body: impl FnOnce() -> Result<Option<WorkerStats>, RunError> + Send + 'static,
+    ) -> Result<JoinHandle<Option<WorkerStats>>, RunError> {
+        let shared = Arc::clone(&self.shared);
         let name = format!("saltmill-shard-{id}");
         let body = move || {
             if let Some(core) = core {
                 affinity::pin(core);
             }
-            let mut state = Shard::new(id, Arc::clone(&shared));
-            let body = AssertUnwindSafe(|| {
-                if let Some(restored) = &shared.restored {
-                    state.restore(restored)?;
-                }
-                worker::run(&shared, state, feed, &sleeper)
-            });
-            match catch_unwind(body) {
-                Ok(Ok(done)) => return Some(done),
+            match catch_unwind(AssertUnwindSafe(body)) {
+                Ok(Ok(done)) => return done,
                 Ok(Err(error)) => shared.fail(error),
                 Err(panic) => shared.fail(panicked(format!("shard {id}"), panic.as_ref())),
             }
             None
         };
         let thread = std::thread::Builder::new().name(name.clone()).spawn(body);
-        let thread = thread.map_err(|source| RunError::System {
+        thread.map_err(|source| RunError::System {
             what: format!("cannot start the thread {name}; lower the number of workers"),
             source,
-        })?;
-        self.threads.push(thread);
-        Ok(())
+        })
     }
 
     /// Opens a handle for one more producing thread.
@@ -263,7 +285,7 @@ impl Engine {
 
     /// Whether all threads have ended, after which [`Engine::finish`] does not wait.
     pub fn is_finished(&self) -> bool {
-        self.threads.iter().all(JoinHandle::is_finished)
+        lock(&self.threads).iter().all(JoinHandle::is_finished)
     }
 
     /// The results as they stand, of all open windows, without closing them.
@@ -275,11 +297,13 @@ impl Engine {
     /// # Errors
     /// If the run has failed, or a result does not fit its type.
     pub fn snapshot(&self) -> Result<Vec<RecordBatch>, RunError> {
+        let _turn = lock(&self.shared.control);
         self.collect_partials();
         let (reply, replies) = crossbeam::channel::unbounded();
+        let topology = self.shared.topology();
         {
             let _turn = lock(&self.shared.asking);
-            for door in &self.shared.doors {
+            for door in &topology.doors {
                 lock(&door.requests).push(Request::Snapshot(reply.clone()));
                 door.requested.store(true, Ordering::SeqCst);
                 door.wake.notify();
@@ -287,7 +311,7 @@ impl Engine {
         }
         drop(reply);
         let mut batches = Vec::new();
-        for _ in &self.shared.doors {
+        for _ in &topology.doors {
             loop {
                 match replies.recv_timeout(Duration::from_millis(20)) {
                     Ok(part) => {
@@ -342,8 +366,9 @@ impl Engine {
     /// Whatever made the run fail.
     pub fn finish(mut self) -> Result<RunReport, RunError> {
         self.begin_finish();
-        let mut stats = Vec::with_capacity(self.threads.len());
-        for thread in self.threads.drain(..) {
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        let mut stats = Vec::with_capacity(threads.len());
+        for thread in threads {
             stats.extend(thread.join().unwrap_or(None));
         }
         self.checkpointer.iter_mut().for_each(Checkpointer::stop);
@@ -364,7 +389,7 @@ impl Engine {
         if let Some(error) = self.shared.take_error() {
             return Err(error);
         }
-        if stats.len() != self.shared.job.workers {
+        if stats.len() != self.shared.topology().workers() {
             return Err(RunError::Stopped);
         }
         self.report(stats)
@@ -390,7 +415,13 @@ impl Engine {
             self.sources.as_ref().map(|sources| sources.rejected()).unwrap_or_default();
         let rows_in = counts.rows_in + rejected.iter().map(|(_, rows)| rows).sum::<u64>();
         add_rejected(&mut rejected, &counts);
-        let shards = stats.iter().enumerate().map(|(id, stats)| shard_report(job, id, stats));
+        let topology = self.shared.topology();
+        let shards = stats.iter().zip(topology.ranges());
+        let shards = shards.map(|(stats, groups)| shard_report(groups, stats));
+        // Those of shards before the last rescale, too.
+        let retired = lock(&self.shared.retired);
+        let mut total = retired.stats.clone();
+        stats.iter().for_each(|stats| total.add(stats));
         let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
         let base = self.shared.base();
@@ -400,10 +431,8 @@ impl Engine {
         let late_before = |reason: Lateness| base.late.get(reason.name()).copied().unwrap_or(0);
         let report = RunReport {
             rows_in: rows_in + base.rows_in,
-            rows_aggregated: stats
-                .iter()
-                .map(|stats| stats.shard.rows_in + stats.rows_hot)
-                .sum::<u64>()
+            rows_aggregated: total.shard.rows_in
+                + total.rows_hot
                 + rows_hot_at_producers
                 + base.aggregated,
             rows_late: counts.late + base.late.values().sum::<u64>(),
@@ -413,20 +442,20 @@ impl Engine {
                 .filter(|(_, rows)| *rows > 0)
                 .collect(),
             rows_rejected: rejected,
-            windows_emitted: stats.iter().map(|stats| stats.shard.windows_emitted).sum::<u64>()
-                + base.windows_emitted,
-            rows_out: stats.iter().map(|stats| stats.shard.rows_out).sum::<u64>() + base.rows_out,
-            rows_early: stats.iter().map(|stats| stats.shard.rows_early).sum(),
+            windows_emitted: total.shard.windows_emitted + base.windows_emitted,
+            rows_out: total.shard.rows_out + base.rows_out,
+            rows_early: total.shard.rows_early,
             inputs: self.inputs(),
             elapsed: self.shared.started.elapsed(),
             max_parallelism: job.max_parallelism,
             isa: job.isa,
-            huge_pages: !stats.iter().any(|stats| stats.shard.no_huge_pages),
+            huge_pages: !total.shard.no_huge_pages,
             shards: shards.collect(),
             rows_hot_at_producers,
             unmitigated_rows: lock(&self.shared.owner_rows).clone(),
             hot_keys: self.shared.skew.as_ref().map(|skew| skew.hot_keys()).unwrap_or_default(),
             two_phase_given_up_at_row: (given_up != u64::MAX).then_some(given_up),
+            rescales: retired.rescales.clone(),
         };
         let accounted = report.rows_aggregated + report.rows_late + report.rows_rejected_total();
         if accounted != report.rows_in {
@@ -456,7 +485,8 @@ impl MetricsReader {
     /// The numbers as they stand.
     pub fn metrics(&self) -> Metrics {
         let (shared, job) = (&self.shared, &self.shared.job);
-        let shards = shared.meters.iter().enumerate();
+        let topology = shared.topology();
+        let shards = topology.meters.iter().zip(topology.ranges());
         let (hot_keys, promotions, demotions) =
             shared.skew.as_ref().map(|skew| skew.counts()).unwrap_or_default();
         let mut metrics = Metrics {
@@ -466,13 +496,13 @@ impl MetricsReader {
                 .time
                 .as_ref()
                 .map(|time| u64::try_from(time.unit.nanos()).expect("a day at most")),
-            shards: shards.map(|(id, meter)| meter.read(key_groups(job, id))).collect(),
+            shards: shards.map(|(meter, groups)| meter.read(bounds(groups))).collect(),
             hot_keys,
             promotions,
             demotions,
             ..Metrics::default()
         };
-        for meter in &shared.meters {
+        for meter in &topology.meters {
             meter.add_latencies(&mut metrics.window_close, &mut metrics.end_to_end);
         }
         self.inputs(&mut metrics);
@@ -525,15 +555,13 @@ fn duration(units: i64, unit: Unit) -> Duration {
 }
 
 /// First and last key group of a shard.
-fn key_groups(job: &Job, id: usize) -> (u16, u16) {
-    let shard = u16::try_from(id).expect("validated: at most 2^15 shards");
-    let groups = groups_of_shard(shard, job.shards(), job.max_parallelism);
+fn bounds(groups: &RangeInclusive<u16>) -> (u16, u16) {
     (*groups.start(), *groups.end())
 }
 
-fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
+fn shard_report(groups: &RangeInclusive<u16>, stats: &WorkerStats) -> ShardReport {
     ShardReport {
-        key_groups: key_groups(job, id),
+        key_groups: bounds(groups),
         rows_in: stats.shard.rows_in + stats.rows_hot,
         rows_hot: stats.rows_hot,
         rows_out: stats.shard.rows_out,
@@ -549,7 +577,7 @@ fn shard_report(job: &Job, id: usize, stats: &WorkerStats) -> ShardReport {
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if !self.threads.is_empty() {
+        if !lock(&self.threads).is_empty() {
             self.shared.stop();
             self.checkpointer.iter_mut().for_each(Checkpointer::stop);
             let deadline = Instant::now() + DROP_WAIT;
@@ -557,7 +585,8 @@ impl Drop for Engine {
                 std::thread::sleep(Duration::from_micros(200));
             }
             // One that has not ended is held by code given to the engine, and left to it.
-            for thread in self.threads.drain(..).filter(JoinHandle::is_finished) {
+            let threads = std::mem::take(&mut *lock(&self.threads));
+            for thread in threads.into_iter().filter(JoinHandle::is_finished) {
                 // A panic was caught inside the thread; there is nobody left to tell.
                 let _ = thread.join();
             }

@@ -17,16 +17,20 @@ use super::barrier::ProducerTotals;
 use super::blame::panicked;
 use super::hot::HotKeys;
 use super::message::{Message, Prepared};
-use super::ring::{Producer, ring};
+use super::ring::Producer;
 use super::router::Router;
-use super::shared::{Arrival, EngineShared, IngestShared};
+use super::shared::{EngineShared, IngestShared};
 use super::sink::{Sink as _, lock};
+use super::topology::Topology;
 use super::wake::{Sleeper, Wake};
 use crate::checkpoint::InputState;
 use crate::config::Job;
 use crate::error::RunError;
 
 mod room;
+mod transfer;
+
+use transfer::lock_unless_rescaling;
 
 /// Keys in one pane of partials from which it is handed on early.
 const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
@@ -41,6 +45,7 @@ const SHORT_WAIT: Duration = Duration::from_micros(100);
 #[derive(Debug)]
 pub(crate) struct Intake {
     engine: Arc<EngineShared>,
+    topology: Arc<Topology>,
     shared: Arc<IngestShared>,
     sleeper: Sleeper,
     router: Router,
@@ -60,6 +65,8 @@ pub(crate) struct Intake {
     partials_queued: u64,
     /// The last barrier passed.
     barrier: u64,
+    /// It has passed the barrier of a rescale, and goes on with other shards.
+    transferring: bool,
     /// What checkpoints call it, and where its owner says that its rows come from.
     name: Option<String>,
     position: Option<String>,
@@ -112,17 +119,14 @@ impl Intake {
         let input = (!of_worker && has_time).then(|| engine.aligner.join());
         // While this is held, no barrier is asked for: this producer is either among those it is asked of, or
         // begins behind it.
-        let mut open = lock(&engine.ingests);
+        // Workers are given theirs by whoever rescales.
+        let mut open =
+            if of_worker { lock(&engine.ingests) } else { lock_unless_rescaling(engine) };
+        let topology = engine.topology();
         let barrier = engine.barriers.wanted();
         let shared = Arc::new(IngestShared::new(id, of_worker, input, barrier, wake));
         shared.touch(engine);
-        let mut rings = Vec::new();
-        for door in &engine.doors {
-            let (producer, consumer) = ring(engine.job.ring_capacity);
-            rings.push(producer);
-            let arrival = Arrival { ring: consumer, ingest: Arc::clone(&shared) };
-            lock(&door.arrivals).push(arrival);
-        }
+        let rings = topology.connect(&shared, engine.job.ring_capacity, i64::MIN);
         open.push(Arc::clone(&shared));
         let handles = open.len();
         // First be seen, then look how far time has come: a shard that did not see this handle has
@@ -130,16 +134,17 @@ impl Intake {
         engine.version.fetch_add(1, Ordering::SeqCst);
         drop(open);
         let hot = engine.skew.as_ref().map(|control| {
-            let producers = if engine.reads { engine.job.workers } else { handles };
+            let producers = if engine.reads { topology.workers() } else { handles };
             HotKeys::new(Arc::clone(&engine.job), Arc::clone(control), producers)
         });
-        let mut router = Router::new(Arc::clone(&engine.job), hot);
+        let mut router = Router::new(Arc::clone(&engine.job), &topology, hot);
         if !of_worker {
             router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
         }
         let shards = rings.len();
         Self {
             engine: Arc::clone(engine),
+            topology,
             shared,
             sleeper,
             router,
@@ -152,6 +157,7 @@ impl Intake {
             mini_batch: MiniBatch::new(),
             partials_queued: 0,
             barrier,
+            transferring: false,
             name: None,
             position: None,
             ended: false,
@@ -222,9 +228,7 @@ impl Intake {
         }
         self.shared.set_idle();
         self.engine.aligner.leave(self.shared.input);
-        for door in &self.engine.doors {
-            door.wake.notify();
-        }
+        self.topology.notify_all();
         Ok(true)
     }
 
@@ -276,8 +280,13 @@ impl Intake {
             let (partials, closings) = self.router.partials.take_closed(shard, i64::MAX);
             *slot = Some(Message { end: true, ..Message::new(partials, closings, watermark) });
         }
-        self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         self.engine.aligner.end(self.shared.input);
+        self.leave();
+    }
+
+    /// Leaves what it has counted to the engine, and is no producer any more.
+    fn leave(&mut self) {
+        self.router.leave(self.engine.rows_in.load(Ordering::Relaxed));
         let mut open = lock(&self.engine.ingests);
         open.retain(|ingest| !Arc::ptr_eq(ingest, &self.shared));
         lock(&self.engine.finished_counts).add(&self.router.counts);
@@ -390,7 +399,7 @@ impl Intake {
             if self.engine.is_stopped() {
                 return Err(RunError::Stopped);
             }
-            if !self.send_outbox() {
+            if !self.send_outbox() || !self.has_transferred() {
                 return Ok(false);
             }
             let routed = match self.route_next() {
@@ -533,7 +542,17 @@ impl Intake {
     /// Hands on partials that a reader wants, and the barrier of a checkpoint, where nothing else is going on.
     /// Partials count as given once they have left for the shards.
     pub(crate) fn give_wanted(&mut self) {
-        while self.send_outbox() && (self.queue_wanted() || self.queue_barrier()) {}
+        let barrier = self.engine.barriers.wanted();
+        if barrier > self.barrier && self.engine.barriers.is_rescale(barrier) {
+            // Rows that were left here for want of room go first: their owner may be waiting, with another handle, for
+            // the end of the rescale. An error is the run's, and told by `finish`.
+            let _ = self.try_flush();
+            return;
+        }
+        while self.send_outbox()
+            && self.has_transferred()
+            && (self.queue_wanted() || self.queue_barrier())
+        {}
     }
 
     /// Queues the newest barrier for all shards, behind everything this producer has taken in and still holds;
@@ -544,6 +563,7 @@ impl Intake {
             return false;
         }
         self.barrier = barrier;
+        self.transferring = self.engine.barriers.is_rescale(barrier);
         let watermark = self.current_watermark();
         for shard in 0..self.outbox.len() {
             let (mut partials, closings) = self.router.partials.take_closed(shard, watermark);
@@ -637,7 +657,7 @@ impl Intake {
         for (shard, slot) in self.outbox.iter_mut().enumerate() {
             if let Some(message) = slot.take() {
                 match self.rings[shard].push(message) {
-                    Ok(()) => self.engine.doors[shard].wake.notify(),
+                    Ok(()) => self.topology.doors[shard].wake.notify(),
                     Err(message) => {
                         *slot = Some(message);
                         empty = false;
@@ -683,7 +703,9 @@ impl Intake {
         self.sleeper.sleep(WAIT, || {
             let mut waited_for =
                 self.rings.iter().zip(&self.outbox).filter(|(_, slot)| slot.is_some());
-            self.engine.is_stopped() || waited_for.any(|(ring, _)| ring.len() < capacity)
+            self.engine.is_stopped()
+                || waited_for.any(|(ring, _)| ring.len() < capacity)
+                || (self.transferring && lock(&self.shared.transfer).is_some())
         });
         self.shared.meter.add_held_back(started.elapsed());
     }

@@ -58,9 +58,12 @@ struct Inner {
     keys: RowConverter,
     rows: RowConverter,
     hasher: DefaultHashBuilder,
-    /// Written by one shard each.
-    shards: Vec<Mutex<HashTable<Entry>>>,
+    /// By hash of the key: shards write side by side, and a key has one place whatever shard it comes of.
+    stripes: Vec<Mutex<HashTable<Entry>>>,
 }
+
+/// Parts of the table that are locked by themselves: many more than there are shards that write at once.
+const STRIPES: usize = 64;
 
 #[derive(Debug)]
 struct Entry {
@@ -68,6 +71,13 @@ struct Entry {
     key: Box<[u8]>,
     end: i64,
     row: Vec<u8>,
+}
+
+impl Inner {
+    fn stripe(&self, hash: u64) -> &Mutex<HashTable<Entry>> {
+        // Other bits than the table goes by.
+        &self.stripes[(hash >> 32) as usize % STRIPES]
+    }
 }
 
 fn converter(schema: &Schema) -> RowConverter {
@@ -89,7 +99,7 @@ impl Latest {
             first_key: windows,
             end: (windows > 0).then_some(1),
             hasher: DefaultHashBuilder::default(),
-            shards: (0..job.workers()).map(|_| Mutex::default()).collect(),
+            stripes: (0..STRIPES).map(|_| Mutex::default()).collect(),
             schema,
             key_schema,
         }))
@@ -110,22 +120,19 @@ impl Latest {
         let keys = inner.keys.convert_columns(&canonical(columns.columns())).map_err(failed)?;
         let key = keys.row(0);
         let hash = inner.hasher.hash_one(key.data());
-        for shard in &inner.shards {
-            let shard = lock(shard);
-            if let Some(entry) = shard.find(hash, |entry| *entry.key == *key.data()) {
-                let parser = inner.rows.parser();
-                let row = parser.parse(&entry.row);
-                let arrays = inner.rows.convert_rows([row]).map_err(failed)?;
-                let batch = RecordBatch::try_new(Arc::clone(&inner.schema), arrays);
-                return batch.map(Some).map_err(failed);
-            }
-        }
-        Ok(None)
+        let stripe = lock(inner.stripe(hash));
+        let Some(entry) = stripe.find(hash, |entry| *entry.key == *key.data()) else {
+            return Ok(None);
+        };
+        let parser = inner.rows.parser();
+        let row = parser.parse(&entry.row);
+        let arrays = inner.rows.convert_rows([row]).map_err(failed)?;
+        RecordBatch::try_new(Arc::clone(&inner.schema), arrays).map(Some).map_err(failed)
     }
 
     /// Number of keys that have had a result.
     pub fn len(&self) -> usize {
-        self.0.shards.iter().map(|shard| lock(shard).len()).sum()
+        self.0.stripes.iter().map(|stripe| lock(stripe).len()).sum()
     }
 
     /// Whether there has been no result.
@@ -155,7 +162,7 @@ fn canonical(columns: &[ArrayRef]) -> Vec<ArrayRef> {
 }
 
 impl Sink for Latest {
-    fn results(&self, shard: usize, batch: RecordBatch) -> Result<(), SinkError> {
+    fn results(&self, _shard: usize, batch: RecordBatch) -> Result<(), SinkError> {
         let inner = &self.0;
         let failed = |error: arrow::error::ArrowError| SinkError::Failed(error.to_string());
         let keys = &batch.columns()[inner.first_key..][..inner.key_schema.fields().len()];
@@ -169,11 +176,11 @@ impl Sink for Latest {
         });
         let ends = ends.transpose()?;
         let ends = ends.as_ref().map(AsArray::as_primitive::<Int64Type>);
-        let mut entries = lock(&inner.shards[shard]);
         for i in 0..batch.num_rows() {
             let (key, row) = (keys.row(i), rows.row(i));
             let end = ends.map_or(0, |ends| ends.value(i));
             let hash = inner.hasher.hash_one(key.data());
+            let mut entries = lock(inner.stripe(hash));
             if let Some(entry) = entries.find_mut(hash, |entry| *entry.key == *key.data()) {
                 if end >= entry.end {
                     entry.end = end;

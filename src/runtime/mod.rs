@@ -5,6 +5,7 @@ pub mod sink;
 pub(crate) mod wake;
 pub(crate) mod timer;
 pub(crate) mod ring;
+pub(crate) mod topology;
 pub(crate) mod message;
 pub(crate) mod outlet;
 pub(crate) mod assign;
@@ -37,6 +38,7 @@ pub(crate) mod affinity;
 pub(crate) mod worker;
 pub mod checkpointer;
 pub mod engine;
+pub(crate) mod rescale;
 pub mod driver;
 #[cfg(test)]
 mod equality;

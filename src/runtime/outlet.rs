@@ -54,6 +54,12 @@ impl Outlet {
         &*self.sink
     }
 
+    /// From now on results come of so many other shards.
+    pub(crate) fn rescale(&self, shards: usize) {
+        lock(&self.line).passed = vec![false; shards];
+        self.sink.rescaled(shards);
+    }
+
     /// `shard` has given everything that comes before the barrier.
     pub(crate) fn pass(&self, shard: usize, barrier: u64) -> Result<(), SinkError> {
         let mut line = lock(&self.line);

@@ -40,6 +40,8 @@ impl Held {
 #[derive(Debug)]
 pub(crate) struct Partials {
     job: Arc<Job>,
+    /// Number of shards.
+    workers: usize,
     /// By span, then by owner; a span stays until it is closed for all owners.
     windows: BTreeMap<Span, Vec<Held>>,
     scratch: Scratch,
@@ -52,22 +54,33 @@ pub(crate) struct Partials {
 }
 
 impl Partials {
-    pub(crate) fn new(job: Arc<Job>) -> Self {
-        Self {
+    /// For so many shards; `hot` if rows of hot keys are treated apart.
+    pub(crate) fn new(job: Arc<Job>, workers: usize, hot: bool) -> Self {
+        let mut partials = Self {
             job,
+            workers,
             windows: BTreeMap::new(),
             scratch: Scratch::default(),
             rows: 0,
             handed_on: 0,
             keys_max: 0,
-        }
+        };
+        partials.go_over(workers, hot);
+        partials
     }
 
-    /// From now on rows of keys whose partials grow large may be handed on to the shards that their values
-    /// belong to.
-    pub(crate) fn spread(&mut self) {
-        let parts = vec_of(self.job.workers, SpreadPart::default);
-        self.scratch.spreading = Some(Spreading { window: [0; 3], owner: 0, parts });
+    /// From now on for so many shards: all that was held has been handed on, and is numbered anew. Rows of hot keys
+    /// whose partials grow large may be handed on to the shards that their values belong to, if the job does so.
+    pub(crate) fn go_over(&mut self, workers: usize, hot: bool) {
+        debug_assert_eq!(self.held(), 0, "all has been handed on");
+        self.workers = workers;
+        self.windows.clear();
+        let parts = || vec_of(workers, SpreadPart::default);
+        self.scratch.spreading = (hot && self.job.spreads(workers)).then(|| Spreading {
+            window: [0; 3],
+            owner: 0,
+            parts: parts(),
+        });
     }
 
     /// Moves the rows that are to be handed on into the parts of `prepared`, which hold none.
@@ -88,7 +101,7 @@ impl Partials {
     fn pane(&mut self, window: Span, owner: usize, salt: usize) -> (&mut Pane, &mut Scratch, &Job) {
         let job = &self.job;
         let owners = self.windows.entry(window);
-        let owners = owners.or_insert_with(|| vec_of(job.workers, Held::default));
+        let owners = owners.or_insert_with(|| vec_of(self.workers, Held::default));
         let held = &mut owners[owner];
         debug_assert!(!held.closed, "rows of a closed window are late");
         while held.panes.len() <= salt {

@@ -55,6 +55,9 @@ pub struct RunReport {
     pub hot_keys: Vec<HotKeyReport>,
     /// Rows after which two-phase aggregation of all keys was given up because it did not pay.
     pub two_phase_given_up_at_row: Option<u64>,
+    /// Changes of the number of shards. [`RunReport::shards`] and [`RunReport::unmitigated_rows`] tell of the shards
+    /// since the last one, all totals of the whole run.
+    pub rescales: Vec<RescaleReport>,
 }
 
 impl RunReport {
@@ -92,6 +95,22 @@ pub struct CheckpointReport {
     pub capture: Duration,
     /// From the request to the end.
     pub duration: Duration,
+}
+
+/// What a rescale took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RescaleReport {
+    /// Number of shards before.
+    pub from: usize,
+    /// Number of shards since.
+    pub to: usize,
+    /// Rows that had come in when it was asked for.
+    pub at_row: u64,
+    /// The longest time, over shards, from the first barrier to the last.
+    pub alignment: Duration,
+    /// From the request until all state was where it belongs: longer than any producer had to wait.
+    pub pause: Duration,
 }
 
 /// A key that was hot, and why.

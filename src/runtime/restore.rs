@@ -7,7 +7,6 @@ use arrow::record_batch::RecordBatch;
 use crate::checkpoint::{Checkpoint, HotKeyState, JobState, Manifest, OpenCheckpoint, Section};
 use crate::config::Job;
 use crate::error::{CheckpointError, RunError};
-use crate::key::group::groups_of_shard;
 use crate::skew::estimate::Estimate;
 use crate::state::pane::image::rows_of_groups;
 
@@ -16,8 +15,6 @@ use crate::state::pane::image::rows_of_groups;
 pub(crate) struct Restored {
     pub(crate) manifest: Manifest,
     state: OpenCheckpoint,
-    workers: u32,
-    max_parallelism: u32,
 }
 
 impl Restored {
@@ -35,13 +32,7 @@ impl Restored {
             return Err(state.damaged(0, "its columns are not those of the job's state"));
         }
         let manifest = checkpoint.manifest;
-        Ok(Self { manifest, state, workers: job.shards(), max_parallelism: job.max_parallelism })
-    }
-
-    /// The key groups of a shard of this run.
-    pub(crate) fn groups_of(&self, shard: usize) -> RangeInclusive<u16> {
-        let shard = u16::try_from(shard).expect("validated: at most 2^15");
-        groups_of_shard(shard, self.workers, self.max_parallelism)
+        Ok(Self { manifest, state })
     }
 
     /// All sections, of each the rows of these key groups.

@@ -15,6 +15,7 @@ use super::message::{Part, Prepared, Segment};
 use super::partials::Partials;
 use super::sink::Sink;
 use super::split::Owners;
+use super::topology::Topology;
 use crate::config::{Job, SkewMode};
 use crate::error::RunError;
 use crate::time::watermark::Watermark;
@@ -48,15 +49,13 @@ pub(crate) struct Router {
 
 impl Router {
     /// A router of a producer; `hot` if hot keys are to be treated apart.
-    pub(crate) fn new(job: Arc<Job>, hot: Option<HotKeys>) -> Self {
-        let owners = Owners::new(&job);
+    pub(crate) fn new(job: Arc<Job>, topology: &Topology, hot: Option<HotKeys>) -> Self {
+        let owners = Owners::new(&job, topology.shard_of_groups());
         let out_of_orderness = job.time.as_ref().map_or(0, |time| time.out_of_orderness);
-        let mut partials = Partials::new(Arc::clone(&job));
-        if hot.is_some() && job.spreads() {
-            partials.spread();
-        }
+        let workers = topology.workers();
+        let partials = Partials::new(Arc::clone(&job), workers, hot.is_some());
         let two_phase = job.skew == SkewMode::TwoPhase;
-        let owner_rows = vec![0; job.workers];
+        let owner_rows = vec![0; workers];
         Self {
             job,
             expected: None,
@@ -70,6 +69,13 @@ impl Router {
             counts: RowCounts::default(),
             windows: WindowScratch::default(),
         }
+    }
+
+    /// From now on rows go to other shards; all partials have been handed on.
+    pub(crate) fn go_over(&mut self, topology: &Topology) {
+        self.owners = Owners::new(&self.job, topology.shard_of_groups());
+        self.partials.go_over(topology.workers(), self.hot.is_some());
+        self.owner_rows = vec![0; topology.workers()];
     }
 
     /// Prepares `batch`, which has the job's schema. Late and rejected rows are counted and, if wanted,
@@ -89,7 +95,7 @@ impl Router {
         for input in &self.job.plan.inputs {
             prepared.columns.push(input.read(batch, self.job.isa)?);
         }
-        prepared.parts.resize_with(self.job.workers, Part::default);
+        prepared.parts.resize_with(self.owner_rows.len(), Part::default);
         for part in &mut prepared.parts {
             part.clear();
         }
@@ -237,7 +243,7 @@ impl Router {
         for (rank, ordinal) in order.iter().enumerate() {
             ranks[*ordinal] = u32::try_from(rank).expect("no more windows than rows");
         }
-        let shards = self.job.workers;
+        let shards = self.owner_rows.len();
         let owners = &self.owners;
         counts.clear();
         counts.resize(spans.len() * shards, 0);

@@ -15,9 +15,11 @@ use super::blame::Blame;
 use super::emit::Bounds;
 use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
+use super::metrics::ShardMeter;
 use super::ring::Consumer;
 use super::shared::{EngineShared, IngestShared, Request};
 use super::sink::{Sink as _, lock};
+use super::topology::Topology;
 use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::process::keyed::{AtShard, Taken};
@@ -38,6 +40,7 @@ const STATE_CHECK_PANES: usize = 256;
 pub(crate) struct Shard {
     id: usize,
     engine: Arc<EngineShared>,
+    topology: Arc<Topology>,
     inbound: Vec<Inbound>,
     /// Version of the set of producers that `inbound` reflects.
     version: u64,
@@ -117,7 +120,14 @@ pub(crate) enum Progress {
 }
 
 impl Shard {
+    /// A shard of the topology that there is now.
     pub(crate) fn new(id: usize, engine: Arc<EngineShared>) -> Self {
+        let topology = engine.topology();
+        Self::of(topology, id, engine)
+    }
+
+    /// A shard of a topology.
+    pub(crate) fn of(topology: Arc<Topology>, id: usize, engine: Arc<EngineShared>) -> Self {
         Self {
             id,
             windows: OpenWindows::new(Arc::clone(&engine.job)),
@@ -138,7 +148,8 @@ impl Shard {
             watermark: i64::MIN,
             newest_rows: None,
             done: false,
-            barrier: 0,
+            barrier: topology.barrier,
+            topology,
             aligning: None,
             changed: false,
             early_at: Instant::now(),
@@ -146,9 +157,9 @@ impl Shard {
         }
     }
 
-    /// Which one it is.
-    pub(crate) fn id(&self) -> usize {
-        self.id
+    /// Where it tells how it goes.
+    pub(crate) fn meter(&self) -> &ShardMeter {
+        &self.topology.meters[self.id]
     }
 
     /// Takes at most `budget` messages.
@@ -159,7 +170,7 @@ impl Shard {
         self.begin_alignment();
         self.adopt_arrivals();
         // A request is answered behind everything that was sent before it.
-        let requested = self.engine.doors[self.id].requested.swap(false, Ordering::SeqCst);
+        let requested = self.topology.doors[self.id].requested.swap(false, Ordering::SeqCst);
         let requests = if requested { self.requests() } else { Vec::new() };
         let in_rings = self.engine.job.ring_capacity * self.inbound.len();
         let budget = if requested { budget.max(in_rings) } else { budget };
@@ -206,7 +217,7 @@ impl Shard {
     pub(crate) fn has_work(&mut self) -> bool {
         self.engine.is_stopped()
             || self.engine.version.load(Ordering::SeqCst) != self.version
-            || self.engine.doors[self.id].requested.load(Ordering::SeqCst)
+            || self.topology.doors[self.id].requested.load(Ordering::SeqCst)
             || self.closable() > self.watermark
             || self.can_answer()
             || self.can_cut()
@@ -226,7 +237,7 @@ impl Shard {
         for inbound in &self.inbound {
             if inbound.ingest.check_idle(&self.engine, timeout_us) {
                 self.engine.aligner.leave(inbound.ingest.input);
-                self.engine.doors.iter().for_each(|door| door.wake.notify());
+                self.topology.notify_all();
             }
         }
     }
@@ -265,7 +276,7 @@ impl Shard {
 
     /// Tells how it goes, for whoever reads metrics.
     pub(crate) fn publish(&self, rows_hot: u64) {
-        let meter = &self.engine.meters[self.id];
+        let meter = self.meter();
         let ShardStats { rows_in, rows_out, windows_emitted, .. } = self.stats;
         meter.store_rows(rows_in + rows_hot, rows_hot, rows_out, windows_emitted);
         meter.store_windows(self.windows.len());
@@ -275,7 +286,7 @@ impl Shard {
     /// Tells what takes a look at other threads' memory, and so is told less often.
     pub(crate) fn publish_queue(&self) {
         let waiting = self.inbound.iter().map(|inbound| inbound.ring.len()).sum();
-        self.engine.meters[self.id].store_queue(waiting);
+        self.meter().store_queue(waiting);
     }
 
     fn all_ended(&self) -> bool {
@@ -288,12 +299,13 @@ impl Shard {
             return;
         }
         self.version = version;
-        for arrival in lock(&self.engine.doors[self.id].arrivals).drain(..) {
+        for arrival in lock(&self.topology.doors[self.id].arrivals).drain(..) {
             self.inbound.push(Inbound {
-                barrier: arrival.ingest.born,
+                // One that has come over from another topology has passed its barrier.
+                barrier: arrival.ingest.born.max(self.topology.barrier),
                 ring: arrival.ring,
                 ingest: arrival.ingest,
-                watermark: i64::MIN,
+                watermark: arrival.watermark,
                 ended: false,
             });
         }
@@ -357,7 +369,7 @@ impl Shard {
         let mut size = self.windows.size();
         size.keys += self.process.as_ref().map_or(0, |process| process.len());
         size.bytes += self.buckets.values().map(Pane::bytes).sum::<usize>();
-        self.engine.meters[self.id].store_state(size.keys, size.bytes);
+        self.meter().store_state(size.keys, size.bytes);
         if size.bytes > self.stats.state_bytes_max {
             self.stats.state_keys_max = self.stats.state_keys_max.max(size.keys);
             self.stats.state_bytes_max = size.bytes;
@@ -391,7 +403,7 @@ impl Shard {
             self.close_windows(closable)?;
             if self.stats.windows_emitted > before {
                 let age = self.newest_rows.map(|taken_in| taken_in.elapsed());
-                self.engine.meters[self.id].window_closed(started.elapsed(), age);
+                self.meter().window_closed(started.elapsed(), age);
             }
         }
         if self.watermark == i64::MAX
@@ -409,7 +421,7 @@ impl Shard {
     /// Up to where this shard may close windows: what all producers have passed and, in jobs in which shards
     /// count for each other, all shards.
     fn closable(&self) -> i64 {
-        let exchange = self.engine.exchange.as_ref();
+        let exchange = self.topology.exchange.as_ref();
         exchange.map_or(self.passed, |exchange| self.passed.min(exchange.passed_by_all()))
     }
 
@@ -432,8 +444,8 @@ impl Shard {
     /// Gives the buckets of all windows that end at or before `watermark` to the owners of their keys, and
     /// says so.
     fn give_buckets(&mut self, watermark: i64) {
-        let engine = Arc::clone(&self.engine);
-        let Some(exchange) = &engine.exchange else { return };
+        let topology = Arc::clone(&self.topology);
+        let Some(exchange) = &topology.exchange else { return };
         let is_due = |(window, _): &(Span, usize)| window.point <= watermark;
         if self.buckets.first_key_value().is_some_and(|(key, _)| is_due(key)) {
             // At their largest, before they go.
@@ -448,16 +460,16 @@ impl Shard {
             exchange.give(owner, Bucket { window, from, barrier, pane: first.remove() });
         }
         exchange.pass(self.id, watermark);
-        engine.doors.iter().for_each(|door| door.wake.notify());
+        topology.notify_all();
     }
 
     /// Takes the buckets that other shards have given.
     fn take_buckets(&mut self) -> Result<(), RunError> {
-        let engine = Arc::clone(&self.engine);
-        let Some(exchange) = &engine.exchange else { return Ok(()) };
+        let (engine, topology) = (Arc::clone(&self.engine), Arc::clone(&self.topology));
+        let Some(exchange) = &topology.exchange else { return Ok(()) };
         for mut bucket in exchange.take(self.id, self.barrier) {
             let (pane, scratch) = self.windows.pane(bucket.window)?;
-            let number = (bucket.from, engine.job.workers);
+            let number = (bucket.from, topology.workers());
             pane.adopt(&engine.job.plan, &mut bucket.pane, number, scratch);
         }
         Ok(())
@@ -544,25 +556,25 @@ impl Shard {
 
     /// What has been asked of this shard.
     fn requests(&self) -> Vec<Request> {
-        std::mem::take(&mut *lock(&self.engine.doors[self.id].requests))
+        std::mem::take(&mut *lock(&self.topology.doors[self.id].requests))
     }
 
     /// Takes in requests, and gives all buckets, since the answers of others need them.
     fn take_requests(&mut self, requests: Vec<Request>) {
-        let engine = Arc::clone(&self.engine);
-        if let Some(exchange) = &engine.exchange {
+        let topology = Arc::clone(&self.topology);
+        if let Some(exchange) = &topology.exchange {
             self.give_all_buckets(exchange);
             for _ in &requests {
                 exchange.count_gift(self.id);
             }
-            engine.doors.iter().for_each(|door| door.wake.notify());
+            topology.notify_all();
         }
         self.asked.extend(requests);
     }
 
     /// Whether the oldest request can be answered: all shards have given their buckets.
     fn can_answer(&self) -> bool {
-        let given = self.engine.exchange.as_ref().map_or(u64::MAX, Exchange::gifts_of_all);
+        let given = self.topology.exchange.as_ref().map_or(u64::MAX, Exchange::gifts_of_all);
         !self.asked.is_empty() && given > self.answered
     }
 

@@ -14,16 +14,18 @@ use crossbeam::channel::Sender;
 use super::align::Aligner;
 use super::assign::RowCounts;
 use super::barrier::{Barriers, CheckpointCounts};
-use super::exchange::Exchange;
 use super::message::Message;
-use super::metrics::{InputMeter, ShardMeter};
+use super::metrics::InputMeter;
 use super::outlet::Outlet;
+use super::report::RescaleReport;
 use super::restore::Restored;
-use super::ring::Consumer;
+use super::ring::Producer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
 use super::timer::Timer;
+use super::topology::Topology;
 use super::wake::Wake;
+use super::worker::WorkerStats;
 use crate::checkpoint::RowTotals;
 use crate::config::Job;
 use crate::error::RunError;
@@ -52,9 +54,14 @@ pub(crate) struct EngineShared {
     pub(crate) version: AtomicU64,
     /// Windows that end at or before this may have been closed by some shard.
     pub(crate) closed_to: AtomicI64,
-    pub(crate) doors: Vec<Door>,
-    /// What each worker tells of itself while it runs.
-    pub(crate) meters: Vec<ShardMeter>,
+    /// The shards, until the run is rescaled.
+    topology: Mutex<Arc<Topology>>,
+    /// Held by whoever brings all threads to a barrier or asks all shards: one thing at a time.
+    pub(crate) control: Mutex<()>,
+    /// The run is being rescaled: producers that come now wait. Changed under the lock of `ingests`.
+    pub(crate) rescaling: AtomicBool,
+    /// What workers have counted whose shards are no more.
+    pub(crate) retired: Mutex<Retired>,
     pub(crate) ingests: Mutex<Vec<Arc<IngestShared>>>,
     /// Counts of producers that have closed.
     pub(crate) finished_counts: Mutex<RowCounts>,
@@ -65,8 +72,6 @@ pub(crate) struct EngineShared {
     pub(crate) skew: Option<Arc<SkewControl>>,
     /// Held while a request is put to all shards, so that all get requests in one order.
     pub(crate) asking: Mutex<()>,
-    /// Where shards exchange what they counted for each other, in jobs that do so.
-    pub(crate) exchange: Option<Exchange>,
     /// Producers so far, to number them.
     pub(crate) producers: AtomicU32,
     /// Counts requests for all partials that producers hold.
@@ -97,25 +102,6 @@ pub(crate) trait Served: Send + Sync {
     fn give_wanted(&self);
 }
 
-/// How others reach a shard's thread.
-#[derive(Debug)]
-pub(crate) struct Door {
-    pub(crate) wake: Arc<Wake>,
-    /// Rings of new producers, to be adopted by the shard.
-    pub(crate) arrivals: Mutex<Vec<Arrival>>,
-    /// Requests to be answered by the shard.
-    pub(crate) requests: Mutex<Vec<Request>>,
-    /// Whether `requests` holds any.
-    pub(crate) requested: AtomicBool,
-}
-
-/// A ring from a producer that the shard does not know yet.
-#[derive(Debug)]
-pub(crate) struct Arrival {
-    pub(crate) ring: Consumer<Message>,
-    pub(crate) ingest: Arc<IngestShared>,
-}
-
 /// Something asked of a shard from outside.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -143,6 +129,25 @@ pub(crate) struct IngestShared {
     last_active_us: AtomicU64,
     /// What it tells of itself while it runs.
     pub(crate) meter: InputMeter,
+    /// Where it goes on after a rescale, until it does.
+    pub(crate) transfer: Mutex<Option<Transfer>>,
+}
+
+/// Where a producer goes on after a rescale.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(crate) topology: Arc<Topology>,
+    /// To each shard.
+    pub(crate) rings: Vec<Producer<Message>>,
+    /// What it has promised.
+    pub(crate) watermark: i64,
+}
+
+/// What workers have counted whose shards are no more.
+#[derive(Debug, Default)]
+pub(crate) struct Retired {
+    pub(crate) stats: WorkerStats,
+    pub(crate) rescales: Vec<RescaleReport>,
 }
 
 /// Nothing is being done with it: the idle clock runs.
@@ -171,6 +176,7 @@ impl IngestShared {
             wake,
             last_active_us: AtomicU64::new(0),
             meter: InputMeter::default(),
+            transfer: Mutex::default(),
         }
     }
 
@@ -226,17 +232,7 @@ impl EngineShared {
         let max_drift = max_drift.map(|(alignment, unit)| unit.at_least(alignment.max_drift));
         let aligner = Aligner::new(job.alignment.as_ref(), max_drift);
         let owner_rows = Mutex::new(vec![0; job.workers]);
-        let meters = wakes.iter().map(|_| ShardMeter::default()).collect();
-        let doors = wakes
-            .into_iter()
-            .map(|wake| Door {
-                wake,
-                arrivals: Mutex::default(),
-                requests: Mutex::default(),
-                requested: AtomicBool::new(false),
-            })
-            .collect();
-        let exchange = job.spreads().then(|| Exchange::new(job.workers));
+        let topology = Mutex::new(Arc::new(Topology::even(&job, wakes)));
         Self {
             sink: Outlet::new(sink, job.workers),
             layout: job.image_layout(),
@@ -245,15 +241,16 @@ impl EngineShared {
             checkpoints: CheckpointCounts::default(),
             shards_done: AtomicUsize::new(0),
             job,
-            exchange,
+            topology,
+            control: Mutex::default(),
+            rescaling: AtomicBool::new(false),
+            retired: Mutex::default(),
             asking: Mutex::default(),
             stopped: AtomicBool::new(false),
             error: Mutex::new(None),
             closing: AtomicBool::new(false),
             version: AtomicU64::new(0),
             closed_to: AtomicI64::new(closed_to.unwrap_or(i64::MIN)),
-            doors,
-            meters,
             ingests: Mutex::default(),
             finished_counts: Mutex::default(),
             rows_in: AtomicU64::new(rows_in),
@@ -271,6 +268,21 @@ impl EngineShared {
         }
     }
 
+    /// Whether the run is being rescaled. For whoever holds the list of producers.
+    pub(crate) fn is_rescaling(&self) -> bool {
+        self.rescaling.load(Ordering::SeqCst)
+    }
+
+    /// The shards that there are now.
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        Arc::clone(&lock(&self.topology))
+    }
+
+    /// From now on there are these shards.
+    pub(crate) fn set_topology(&self, topology: Arc<Topology>) {
+        *lock(&self.topology) = topology;
+    }
+
     /// Rows of the run before the checkpoint that it went on from.
     pub(crate) fn base(&self) -> RowTotals {
         self.restored.as_ref().map(|restored| restored.manifest.rows.clone()).unwrap_or_default()
@@ -284,6 +296,11 @@ impl EngineShared {
     #[inline]
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::Acquire)
+    }
+
+    /// Whether the run has failed, was abandoned, or is ending.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_stopped() || self.shards_done.load(Ordering::SeqCst) > 0
     }
 
     /// Ends the run with `error`, unless it has ended already.
@@ -335,9 +352,7 @@ impl EngineShared {
     }
 
     pub(crate) fn notify_all(&self) {
-        for door in &self.doors {
-            door.wake.notify();
-        }
+        self.topology().notify_all();
         for ingest in lock(&self.ingests).iter() {
             ingest.wake.notify();
         }

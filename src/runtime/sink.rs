@@ -47,6 +47,13 @@ pub trait Sink: Send + Sync {
         Ok(())
     }
 
+    /// The run was rescaled ([`Engine::rescale`](crate::Engine::rescale)): from now on results and progress come of
+    /// so many shards, which have other keys than those before, and none of those any more. What the shards before
+    /// have given stands.
+    fn rescaled(&self, shards: usize) {
+        let _ = shards;
+    }
+
     /// The engine is being finished, or has failed: whoever finished it may read results only afterwards, so
     /// from now on the sink must not wait for that.
     fn finishing(&self) {}
@@ -105,6 +112,10 @@ impl<S: Sink + ?Sized> Sink for Arc<S> {
 
     fn progress(&self, shard: usize, watermark: i64) -> Result<(), SinkError> {
         (**self).progress(shard, watermark)
+    }
+
+    fn rescaled(&self, shards: usize) {
+        (**self).rescaled(shards);
     }
 
     fn finishing(&self) {

@@ -4,7 +4,7 @@
 //! nobody else is here just now (it never waits), and whoever leaves one decides. A new hot set is
 //! published with its epoch; producers look at the epoch once a batch.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use hashbrown::HashMap;
@@ -28,7 +28,7 @@ pub(crate) struct SkewControl {
     current: Mutex<Arc<HotSet>>,
     learner: Mutex<Learner>,
     names: Mutex<HashMap<u64, Vec<KeyValue>>>,
-    workers: u16,
+    workers: AtomicU16,
 }
 
 impl SkewControl {
@@ -41,8 +41,15 @@ impl SkewControl {
             current: Mutex::new(Arc::new(current)),
             learner: Mutex::new(Learner::new(policy)),
             names: Mutex::default(),
-            workers,
+            workers: AtomicU16::new(workers),
         }
+    }
+
+    /// From now on there are so many shards. Which keys are hot follows with the next report.
+    pub(crate) fn rescale(&self, workers: usize) {
+        let workers = u16::try_from(workers).expect("validated: at most 2^15");
+        self.workers.store(workers, Ordering::Relaxed);
+        lock(&self.learner).set_workers(workers);
     }
 
     /// Epoch of the hot set in force.
@@ -143,7 +150,7 @@ impl SkewControl {
             let key = names.get(&decision.hash).cloned().unwrap_or_default();
             let text = key.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
             HotKeyReport {
-                explanation: decision.explain(&text, self.workers),
+                explanation: decision.explain(&text, self.workers.load(Ordering::Relaxed)),
                 key,
                 share: decision.share,
                 share_low: decision.share_low,

@@ -240,6 +240,19 @@ impl SourceSet {
         Ok(Next::End)
     }
 
+    /// Whether the barrier that workers come to is that of a rescale.
+    pub(crate) fn is_rescaling(&self) -> bool {
+        self.barriers.is_rescale(self.barriers.wanted())
+    }
+
+    /// From now on so many workers read, beginning behind the newest barrier.
+    pub(crate) fn rescale(&self, workers: usize) {
+        let mut state = lock(&self.state);
+        state.taken = vec![Some(0); workers];
+        state.arrived = vec![false; workers];
+        state.passed = self.barriers.wanted();
+    }
+
     /// All workers have come to the barrier `barrier`, and go on.
     pub(crate) fn complete(&self) {
         let mut state = lock(&self.state);

@@ -8,7 +8,7 @@ use super::message::Part;
 use crate::config::Job;
 use crate::kernel::Isa;
 use crate::kernel::select::{Compare, CompareMask, LANES, MaskRows, each_row};
-use crate::key::group::{first_hash, key_group, shard_of_group};
+use crate::key::group::{first_hash, key_group};
 
 /// Who owns which key.
 #[derive(Debug)]
@@ -25,13 +25,11 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    pub(super) fn new(job: &Job) -> Self {
-        let groups = u16::try_from(job.max_parallelism).expect("at most 2^15 key groups");
-        let of_group = (0..groups)
-            .map(|group| shard_of_group(group, job.shards(), job.max_parallelism))
-            .collect::<Vec<_>>();
-        let second = (0..groups).find(|group| of_group[usize::from(*group)] > 0);
-        let second_from = second.map_or(u64::MAX, |group| first_hash(group, job.max_parallelism));
+    /// The shard of each key group is given.
+    pub(super) fn new(job: &Job, of_group: Vec<u16>) -> Self {
+        let second = (0..).zip(&of_group).find(|(_, shard)| **shard > 0);
+        let second_from =
+            second.map_or(u64::MAX, |(group, _)| first_hash(group, job.max_parallelism));
         Self {
             isa: job.isa,
             max_parallelism: job.max_parallelism,
@@ -131,6 +129,7 @@ mod tests {
 
     use super::*;
     use crate::aggregate::spec::Aggregate;
+    use crate::key::group::shard_of_group;
 
     proptest! {
         #[test]
@@ -142,7 +141,8 @@ mod tests {
             let schema = Schema::new(vec![Field::new("k", DataType::Int64, false)]);
             let job = Job::builder(Arc::new(schema)).key(["k"]).aggregates([Aggregate::count()]);
             let job = job.workers(workers).build().unwrap();
-            let mut owners = Owners::new(&job);
+            let of_group = (0..128).map(|group| shard_of_group(group, job.shards(), 128));
+                let mut owners = Owners::new(&job, of_group.collect());
             let split = |split: &mut dyn FnMut(&mut [Part])| {
                 let mut parts = Vec::new();
                 parts.resize_with(workers, Part::default);

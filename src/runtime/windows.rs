@@ -18,6 +18,7 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
@@ -410,6 +411,49 @@ impl OpenWindows {
         };
         let restored = pane.restore(&job.plan, layout, image, &mut self.scratch);
         restored.map_err(|why| why.to_string())
+    }
+
+    /// Keeps these panes, which are empty, for windows to come.
+    pub(crate) fn lend(&mut self, panes: Vec<Pane>) {
+        self.spare.extend(panes);
+    }
+
+    /// Takes what belongs to the key groups `groups` from a shard that had the key groups `from` and is no more. The
+    /// rest it keeps, for others. `is_only` if nothing comes from any other shard.
+    pub(crate) fn take_over(
+        &mut self,
+        other: &mut Self,
+        from: &RangeInclusive<u16>,
+        groups: &RangeInclusive<u16>,
+        is_only: bool,
+    ) {
+        let job = Arc::clone(&self.job);
+        let is_whole = groups.start() <= from.start() && from.end() <= groups.end();
+        let common = from.clone().filter(|group| groups.contains(group)).count();
+        let Self { scratch, spare, .. } = self;
+        let mut copy = |into: &mut Pane, pane: &mut Pane| {
+            let expected = pane.len() * common / from.len();
+            into.copy_groups(&job.plan, pane, (groups, job.max_parallelism), expected, scratch);
+        };
+        // Where nothing else comes, the pane itself is moved; else a warm one costs no page faults.
+        let is_moved = |spare: &[Pane]| is_whole && (is_only || spare.is_empty());
+        let new = || Pane::new(&job.keys, &job.plan);
+        for (span, pane) in &mut other.open {
+            match self.open.entry(*span) {
+                Entry::Vacant(entry) if is_moved(spare) => {
+                    entry.insert(std::mem::replace(pane, new()));
+                }
+                entry => copy(entry.or_insert_with(|| spare.pop().unwrap_or_else(new)), pane),
+            }
+        }
+        for (end, pane) in &mut other.given {
+            copy(self.given.entry(*end).or_insert_with(|| spare.pop().unwrap_or_else(new)), pane);
+        }
+        if let (Some(mine), Some(others)) = (&mut self.sessions, &mut other.sessions) {
+            copy(mine.open_mut(), others.open_mut());
+        }
+        self.open.retain(|_, pane| pane.len() > 0);
+        self.given.retain(|_, pane| pane.len() > 0);
     }
 
     /// Goes on where windows that end at or before `watermark` are closed.

@@ -47,6 +47,18 @@ pub(crate) struct WorkerStats {
     pub(crate) cpu: Duration,
 }
 
+impl WorkerStats {
+    /// Adds what another worker counted; times and largest sizes are each worker's own.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.rows_hot += other.rows_hot;
+        self.shard.rows_in += other.shard.rows_in;
+        self.shard.rows_out += other.shard.rows_out;
+        self.shard.rows_early += other.shard.rows_early;
+        self.shard.windows_emitted += other.shard.windows_emitted;
+        self.shard.no_huge_pages |= other.shard.no_huge_pages;
+    }
+}
+
 /// The reading half of a worker.
 #[derive(Debug)]
 pub(crate) struct Feed {
@@ -91,6 +103,12 @@ impl Feed {
             self.intake.promise(now);
         }
         if !self.intake.try_flush()? {
+            if self.intake.is_transferring() && self.intake.is_empty() {
+                // Others go on with the inputs.
+                self.intake.retire();
+                self.done = true;
+                return Ok(Fed::Done);
+            }
             return Ok(Fed::HeldBack);
         }
         if self.done {
@@ -143,7 +161,8 @@ impl Feed {
             }
             Next::Pending => Ok(Fed::Pending),
             Next::Barrier { is_last } => {
-                if is_last {
+                // Behind a rescale it is for others to go on.
+                if is_last && !self.sources.is_rescaling() {
                     self.intake.cut_inputs(self.sources.positions(), self.sources.rejected())?;
                     self.sources.complete();
                 }
@@ -245,7 +264,7 @@ pub(crate) fn run(
         } else {
             stats.idle += spent;
         }
-        let meter = &engine.meters[shard.id()];
+        let meter = shard.meter();
         meter.store_times(stats.busy, stats.idle, stats.backpressured);
         shard.publish(feed.as_ref().map_or(0, |feed| feed.intake.rows_hot()));
         if now - told >= TOLD_EVERY {

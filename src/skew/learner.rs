@@ -103,6 +103,16 @@ impl Observer {
     }
 }
 
+/// The least share that a snapshot tells.
+fn snapshot_share_min(policy: &Policy) -> f64 {
+    let config = policy.config();
+    if config.given.is_empty() {
+        config.demote_share() * SNAPSHOT_SHARE
+    } else {
+        SNAPSHOT_SHARE_MIN
+    }
+}
+
 /// What all producers know together, and what follows from it.
 #[derive(Debug)]
 pub struct Learner {
@@ -119,14 +129,15 @@ pub struct Learner {
 impl Learner {
     /// A learner that has been told nothing.
     pub fn new(policy: Policy) -> Self {
-        let config = policy.config();
-        let snapshot_share_min = if config.given.is_empty() {
-            config.demote_share() * SNAPSHOT_SHARE
-        } else {
-            SNAPSHOT_SHARE_MIN
-        };
+        let snapshot_share_min = snapshot_share_min(&policy);
         let (merger, snapshots, vacant) = (Merger::new(), Vec::new(), Vec::new());
         Self { policy, merger, snapshots, vacant, snapshot_share_min }
+    }
+
+    /// From now on so many workers share the load.
+    pub fn set_workers(&mut self, workers: u16) {
+        self.policy.set_workers(workers);
+        self.snapshot_share_min = snapshot_share_min(&self.policy);
     }
 
     /// What decides.

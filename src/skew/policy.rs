@@ -284,6 +284,11 @@ impl Policy {
         self.epoch += 1;
     }
 
+    /// From now on so many workers share the load; what follows is decided next.
+    pub fn set_workers(&mut self, workers: u16) {
+        self.config.workers = workers.max(1);
+    }
+
     /// The settings in force.
     pub fn config(&self) -> &PolicyConfig {
         &self.config

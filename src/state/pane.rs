@@ -21,6 +21,7 @@ use crate::key::encode::KeyEncoder;
 
 mod corrections;
 pub(crate) mod image;
+mod split;
 pub(crate) mod sessions;
 
 /// Keys and aggregates of one window.

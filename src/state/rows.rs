@@ -156,6 +156,15 @@ impl RowStore {
         self.written = self.len + rows;
     }
 
+    /// Makes room for so many rows, in memory that is there: its pages have been written.
+    pub(crate) fn warm(&mut self, rows: usize) {
+        while self.capacity < rows {
+            self.grow();
+            let chunk = self.chunks.last_mut().expect("one was added");
+            chunk.words_mut().fill(0);
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {

@@ -310,6 +310,53 @@ impl Table {
             && keys.long.bytes(key[0], key[1]) == self.arena.get(head[1], key_len(key[0]))
     }
 
+    /// Makes room for so many keys more, at once.
+    pub(crate) fn reserve(&mut self, keys: usize) {
+        let capacity = index_capacity(self.rows.len() + keys);
+        if capacity > self.index.len() {
+            self.grow_to(capacity);
+        }
+    }
+
+    /// Makes room for so many keys in an empty table, in memory that is there: so that they cost no page faults.
+    pub(crate) fn warm(&mut self, keys: usize) {
+        self.reserve(keys);
+        self.index.words_mut().fill(0);
+        self.rows.warm(keys);
+    }
+
+    /// [`Table::lookup`] of keys that are all new, each once: so none is compared with what is there.
+    pub(crate) fn insert_all(&mut self, keys: &KeyBatch, selection: &[u32], out: &mut Vec<RowPtr>) {
+        assert_eq!(keys.width, self.width, "the keys are of the table's kind");
+        self.reserve(selection.len());
+        out.clear();
+        if self.width == 1 {
+            self.insert_each::<1>(keys, selection, out);
+        } else {
+            self.insert_each::<2>(keys, selection, out);
+        }
+    }
+
+    fn insert_each<const W: usize>(
+        &mut self,
+        keys: &KeyBatch,
+        selection: &[u32],
+        out: &mut Vec<RowPtr>,
+    ) {
+        let mask = self.index.len() - 1;
+        let place = |row: u32| (tag(keys.hashes[row as usize]) >> self.shift) as usize & mask;
+        for row in selection {
+            prefetch(self.index.words().as_ptr().wrapping_add(place(*row)));
+        }
+        for row in selection {
+            let mut slot = (tag(keys.hashes[*row as usize]) >> self.shift) as usize & mask;
+            while self.index.words()[slot] != 0 {
+                slot = (slot + 1) & mask;
+            }
+            out.push(self.insert::<W>(keys, *row, slot));
+        }
+    }
+
     /// The whole search, key by key: for tags that more than one key has.
     #[cold]
     #[inline(never)]
@@ -366,7 +413,10 @@ impl Table {
     #[cold]
     #[inline(never)]
     fn grow(&mut self) {
-        let capacity = self.index.len() * 2;
+        self.grow_to(self.index.len() * 2);
+    }
+
+    fn grow_to(&mut self, capacity: usize) {
         assert!(capacity <= 1 << 32, "a table holds at most 2^31 keys");
         let shift = shift_of(capacity);
         let mut index = WordChunk::new(capacity);

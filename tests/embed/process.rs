@@ -315,6 +315,27 @@ fn a_job_with_a_process_has_nothing_else() {
 }
 
 #[test]
+fn state_and_timers_move_when_the_run_is_rescaled() {
+    let results = Collected::new();
+    let job = job(Sessions).workers(2).ring_capacity(1).build().unwrap();
+    let engine = Engine::start(job, results.clone()).unwrap();
+    let mut appender = engine.ingest().unwrap().appender().unwrap().batch_rows(7);
+    let mut counts = [3, 1, 8, 2, 5].into_iter();
+    for (i, (key, time, value)) in rows().into_iter().enumerate() {
+        appender.append((key.as_deref(), time, value)).unwrap();
+        if i % 550 == 549 {
+            // Rows wait in the appender meanwhile.
+            engine.rescale(counts.next().unwrap()).unwrap();
+        }
+    }
+    assert_eq!(counts.next(), None);
+    appender.close().unwrap();
+    let report = engine.finish().unwrap();
+    assert_eq!((report.rows_aggregated, report.rescales.len(), report.shards.len()), (3000, 5, 5));
+    assert_eq!(read(&results.take()), expected());
+}
+
+#[test]
 fn state_and_timers_go_on_from_a_checkpoint_at_another_number_of_workers() {
     let rows = rows();
     let folder = std::env::temp_dir().join(format!("saltmill-process-{}", std::process::id()));

@@ -1,7 +1,9 @@
 //! Running a case through the engine, and holding its outcome against the oracle's.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arrow::array::RecordBatchOptions;
 use arrow::datatypes::DataType;
@@ -61,6 +63,11 @@ impl Sink for Kept {
         Ok(())
     }
 
+    fn rescaled(&self, shards: usize) {
+        // Shards of other keys, which begin where the last of those before was.
+        self.with(|inner| inner.progress = vec![i64::MIN; shards]);
+    }
+
     fn wants_side_outputs(&self) -> bool {
         self.side_outputs
     }
@@ -103,20 +110,50 @@ pub(crate) fn run(case: &Case, config: &Config) -> Result<(RunReport, Kept), Run
             let sources = inputs.into_iter().map(|(input, batch)| {
                 Arc::new(Parts::cut(case, input, &batch, &mut rng)) as Arc<dyn Source>
             });
-            Engine::start_on(job, sources.collect(), kept.clone())?
+            let engine = Engine::start_on(job, sources.collect(), kept.clone())?;
+            rescaling(&engine, config, || Ok(()))?;
+            engine
         }
         Feed::Turns(seed) => {
             let engine = Engine::start(job, kept.clone())?;
-            feed_in_turns(&engine, &inputs, &mut Rng::new(seed))?;
+            rescaling(&engine, config, || feed_in_turns(&engine, &inputs, &mut Rng::new(seed)))?;
             engine
         }
         Feed::Threads => {
             let engine = Engine::start(job, kept.clone())?;
-            feed_by_threads(&engine, &inputs)?;
+            rescaling(&engine, config, || feed_by_threads(&engine, &inputs))?;
             engine
         }
     };
     engine.finish().map(|report| (report, kept))
+}
+
+/// Rescales of all runs so far.
+pub(crate) static RESCALES: AtomicUsize = AtomicUsize::new(0);
+
+/// Feeds while another thread changes the number of shards.
+fn rescaling(
+    engine: &Engine,
+    config: &Config,
+    feed: impl FnOnce() -> Result<(), RunError>,
+) -> Result<(), RunError> {
+    let Some(seed) = config.rescale else { return feed() };
+    let most = config.max_parallelism.min(8) as usize;
+    std::thread::scope(|scope| {
+        let rescales = scope.spawn(move || -> Result<(), RunError> {
+            let mut rng = Rng::new(seed);
+            for _ in 0..1 + rng.below(4) {
+                std::thread::sleep(Duration::from_micros(rng.below(2000) as u64));
+                let workers = 1 + rng.below(most);
+                let report = engine.rescale(workers)?;
+                assert_eq!(report.to, workers);
+                RESCALES.fetch_add(1, Ordering::Relaxed);
+            }
+            Ok(())
+        });
+        let fed = feed();
+        fed.and(unless_stopped(rescales.join().expect("rescaling does not panic")))
+    })
 }
 
 /// An error of a producer that only says that the run has failed, which `finish` explains.

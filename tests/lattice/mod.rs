@@ -75,6 +75,8 @@ pub(crate) struct Config {
     pub(crate) side_outputs: bool,
     pub(crate) skew: &'static str,
     pub(crate) isa: Isa,
+    /// The number of shards changes while rows flow, as this seed says.
+    pub(crate) rescale: Option<u64>,
 }
 
 /// How rows go in.
@@ -105,6 +107,7 @@ impl Config {
             side_outputs: rng.percent(50),
             skew: rng.pick(SKEW_MODES).0,
             isa: *rng.pick(&Isa::available()),
+            rescale: rng.percent(40).then(|| rng.next()),
         }
     }
 }

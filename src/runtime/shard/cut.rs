@@ -1,13 +1,19 @@
 //! How a shard passes the barrier of a checkpoint, and begins where one was taken.
 
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use super::{Aligning, Shard};
 use crate::checkpoint::{Section, SectionImage, SectionKind};
 use crate::error::RunError;
 use crate::runtime::barrier::ShardCut;
+use crate::runtime::rescale::ShardState;
 use crate::runtime::restore::Restored;
+use crate::runtime::sink::lock;
+use crate::runtime::windows::OpenWindows;
+use crate::state::pane::Pane;
+use crate::state::pane::image::rows_of_groups;
 use crate::time::window::Span;
 
 impl Shard {
@@ -29,7 +35,7 @@ impl Shard {
         let Some(aligning) = &self.aligning else {
             return self.engine.barriers.wanted() > self.barrier;
         };
-        let exchange = self.engine.exchange.as_ref();
+        let exchange = self.topology.exchange.as_ref();
         self.engine.barriers.is_abandoned(aligning.barrier)
             || (self.is_aligned(aligning.barrier)
                 && (!aligning.has_given
@@ -50,12 +56,13 @@ impl Shard {
         if !self.is_aligned(barrier) {
             return Ok(());
         }
-        if let Some(exchange) = &engine.exchange {
+        let topology = Arc::clone(&self.topology);
+        if let Some(exchange) = &topology.exchange {
             if !has_given {
                 self.give_all_buckets(exchange);
                 exchange.give_before(self.id, barrier);
                 self.aligning = Some(Aligning { barrier, since, has_given: true });
-                engine.doors.iter().for_each(|door| door.wake.notify());
+                topology.notify_all();
             }
             if !exchange.all_given_before(barrier) {
                 return Ok(());
@@ -63,6 +70,13 @@ impl Shard {
             self.take_buckets()?;
         }
         let alignment = since.elapsed();
+        if engine.barriers.is_rescale(barrier) {
+            // Where the run ends, it ends with the shards it has.
+            if !(engine.closing.load(Ordering::SeqCst) && self.all_ended()) {
+                self.hand_over(alignment);
+            }
+            return Ok(());
+        }
         let started = Instant::now();
         let sections = match &self.process {
             None => self.windows.image(&engine.layout)?,
@@ -101,10 +115,80 @@ impl Shard {
         }
     }
 
+    /// Gives all it has to the shards that come after it, and ends.
+    fn hand_over(&mut self, alignment: Duration) {
+        let inbound = self.inbound.iter().filter(|inbound| !inbound.ended);
+        let promised = inbound.map(|inbound| (inbound.ingest.id, inbound.watermark)).collect();
+        let process = self.process.take();
+        let process = process.map(|process| process.image(self.engine.layout.schema()));
+        let windows = OpenWindows::new(Arc::clone(&self.engine.job));
+        self.measure_state();
+        self.done = true;
+        self.aligning = None;
+        self.engine.barriers.hand_over(ShardState {
+            shard: self.id,
+            groups: self.topology.ranges()[self.id].clone(),
+            windows: std::mem::replace(&mut self.windows, windows),
+            process,
+            promised,
+            closed: self.watermark,
+            furthest: self.furthest,
+            alignment,
+        });
+    }
+
+    /// Takes what belongs to this shard's key groups from the shards that were there before.
+    /// Panes in `warm` are empty, and taken for what is copied.
+    pub(crate) fn take_over(
+        &mut self,
+        before: &[Mutex<ShardState>],
+        warm: Vec<Pane>,
+    ) -> Result<(), RunError> {
+        let groups = self.topology.ranges()[self.id].clone();
+        self.windows.lend(warm);
+        let (mut closed, mut furthest) = (i64::MAX, i64::MIN);
+        let mut mine = Vec::new();
+        for state in before {
+            let one = lock(state);
+            closed = closed.min(one.closed);
+            furthest = furthest.max(one.furthest);
+            if groups.start() <= one.groups.end() && one.groups.start() <= groups.end() {
+                mine.push(state);
+            }
+        }
+        for state in &mine {
+            let mut state = lock(state);
+            match (&mut self.process, &state.process) {
+                (Some(process), Some(image)) => {
+                    let rows = rows_of_groups(image, &groups);
+                    let image = image.slice(rows.start, rows.len());
+                    let damaged = |why| RunError::Defect(format!("in a rescale: {why}"));
+                    process.restore(&image).map_err(damaged)?;
+                }
+                _ => {
+                    let from = state.groups.clone();
+                    let is_only = mine.len() == 1;
+                    self.windows.take_over(&mut state.windows, &from, &groups, is_only);
+                }
+            }
+        }
+        // What one had closed already is not there any more.
+        self.windows.go_on_at(closed);
+        self.furthest = furthest;
+        self.passed = closed;
+        self.watermark = closed;
+        self.changed = true;
+        if let Some(exchange) = &self.topology.exchange {
+            exchange.pass(self.id, closed);
+        }
+        self.measure_state();
+        Ok(())
+    }
+
     /// Takes the state of this shard's key groups out of a checkpoint.
     pub(crate) fn restore(&mut self, restored: &Restored) -> Result<(), RunError> {
-        let groups = restored.groups_of(self.id);
-        for (section, image) in restored.images(&groups) {
+        let groups = &self.topology.ranges()[self.id];
+        for (section, image) in restored.images(groups) {
             let image = image?;
             if image.num_rows() > 0 {
                 let taken = match &mut self.process {
@@ -119,7 +203,7 @@ impl Shard {
         self.furthest = passed;
         self.passed = passed;
         self.watermark = passed;
-        if let Some(exchange) = &self.engine.exchange {
+        if let Some(exchange) = &self.topology.exchange {
             exchange.pass(self.id, passed);
         }
         Ok(())

@@ -44,6 +44,30 @@ proptest! {
 }
 
 #[test]
+fn keys_that_are_all_new_are_inserted_without_being_compared() {
+    for (width, key) in [(1, word_key as fn(u16) -> Option<Vec<u8>>), (2, byte_key)] {
+        for hashing in [Hashing::Real, Hashing::Equal, Hashing::EqualTag, Hashing::Last] {
+            let keys = (0..300).map(key).collect::<Vec<_>>();
+            let keys = batch(width, &keys, hashing);
+            let (mut table, mut ptrs) = (Table::new(width, &[0, !0]), Vec::new());
+            table.warm(100);
+            for selection in (0..300).collect::<Vec<u32>>().chunks(50) {
+                table.insert_all(&keys, selection, &mut ptrs);
+                assert_eq!(ptrs.len(), selection.len());
+            }
+            assert_eq!(table.len(), 300);
+            // Looked up, all are there.
+            (0..300)
+                .collect::<Vec<u32>>()
+                .chunks(50)
+                .for_each(|some| count(&mut table, &keys, some));
+            assert_eq!(table.len(), 300);
+            assert!((0..300).all(|id| counts(&mut table, id) == 1));
+        }
+    }
+}
+
+#[test]
 fn many_keys_grow_the_index_and_a_small_use_shrinks_it() {
     let mut table = Table::new(1, &[0, !0]);
     let words = (0..100_000_u64).map(|i| Some((i * 7919).to_le_bytes().to_vec()));
