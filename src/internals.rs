@@ -21,6 +21,7 @@ use crate::runtime::router::Router;
 use crate::runtime::shard::{Progress, Shard};
 use crate::runtime::shared::EngineShared;
 use crate::runtime::sink::{Collected, Sink};
+use crate::runtime::topology::Topology;
 use crate::runtime::wake::Sleeper;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
 

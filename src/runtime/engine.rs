@@ -421,7 +421,9 @@ impl Engine {
         // Those of shards before the last rescale, too.
         let retired = lock(&self.shared.retired);
         let mut total = retired.stats.clone();
-        stats.iter().for_each(|stats| total.add(stats));
+        for stats in stats {
+            total.add(stats);
+        }
         let rows_hot_at_producers = self.shared.rows_hot_at_producers.load(Ordering::Relaxed);
         let given_up = self.shared.two_phase_given_up.load(Ordering::Relaxed);
         let base = self.shared.base();

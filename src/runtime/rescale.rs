@@ -296,9 +296,9 @@ impl Engine {
         let (ready, taken_over) = bounded(topology.workers());
         let all = starts.into_iter().zip(sleepers).zip(feeds).enumerate();
         for (id, ((start, sleeper), feed)) in all {
-            let shard = Shard::of(Arc::clone(topology), id, Arc::clone(shared));
+            let one = Shard::of(Arc::clone(topology), id, Arc::clone(shared));
             let (before, ready) = (Arc::clone(before), ready.clone());
-            let start = start.send((Start { shard, feed, before, ready }, sleeper));
+            let start = start.send((Start { shard: one, feed, before, ready }, sleeper));
             start.map_err(|_| RunError::Stopped)?;
         }
         drop(ready);

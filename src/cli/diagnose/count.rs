@@ -36,7 +36,7 @@ use crate::runtime::sink::{Rejection, Sink, lock};
 
 /// Bytes of state from which keys are too many to be counted one by one: growing, a table needs as much
 /// again for a moment.
-const STATE_BYTES_MAX: u64 = 88 << 20;
+const STATE_BYTES_MAX: u64 = 64 << 20;
 
 /// How often the state's size is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

@@ -158,18 +158,14 @@ impl Shard {
         }
         for state in &mine {
             let mut state = lock(state);
-            match (&mut self.process, &state.process) {
-                (Some(process), Some(image)) => {
-                    let rows = rows_of_groups(image, &groups);
-                    let image = image.slice(rows.start, rows.len());
-                    let damaged = |why| RunError::Defect(format!("in a rescale: {why}"));
-                    process.restore(&image).map_err(damaged)?;
-                }
-                _ => {
-                    let from = state.groups.clone();
-                    let is_only = mine.len() == 1;
-                    self.windows.take_over(&mut state.windows, &from, &groups, is_only);
-                }
+            if let (Some(process), Some(image)) = (&mut self.process, &state.process) {
+                let rows = rows_of_groups(image, &groups);
+                let image = image.slice(rows.start, rows.len());
+                let damaged = |why| RunError::Defect(format!("in a rescale: {why}"));
+                process.restore(&image).map_err(damaged)?;
+            } else {
+                let (from, is_only) = (state.groups.clone(), mine.len() == 1);
+                self.windows.take_over(&mut state.windows, &from, &groups, is_only);
             }
         }
         // What one had closed already is not there any more.
