@@ -1,5 +1,6 @@
 //! The job: what is to be computed and with which limits, validated before anything starts.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +25,11 @@ use crate::time::clock::Clock;
 use crate::time::event_time::Unit;
 use crate::time::window::{Window, Windows};
 
+mod memory;
 mod time;
 
+pub(crate) use memory::MemoryLimit;
+pub use memory::parse_bytes;
 use time::TimeParts;
 
 /// Rows a batch is cut into by default: keys, hashes and a few columns of so many rows stay in a core's
@@ -133,6 +137,8 @@ pub struct Job {
     pub(crate) mini_batch_latency: Option<Duration>,
     /// What takes the place of aggregates.
     pub(crate) process: Option<Arc<dyn Erased>>,
+    /// Bytes of memory that the engine may take, and where to what does not fit goes.
+    pub(crate) memory: Option<MemoryLimit>,
 }
 
 /// The event-time column of a job.
@@ -171,6 +177,8 @@ impl Job {
             mini_batch_rows: None,
             mini_batch_latency: None,
             process: None,
+            memory_limit: None,
+            spill_dir: None,
         }
     }
 
@@ -227,6 +235,8 @@ impl Job {
         workers > 1
             && self.plan.spreads()
             && matches!(self.skew, SkewMode::Adaptive | SkewMode::Hot(_))
+            // What a shard keeps for others cannot be written to disk, partials can.
+            && self.memory.is_none()
             // Early results and clocks do not wait for other shards, corrections take windows apart.
             && self.emit_every.is_none()
             && self.clock.is_none()
@@ -296,6 +306,8 @@ pub struct JobBuilder {
     mini_batch_rows: Option<u64>,
     mini_batch_latency: Option<Duration>,
     process: Option<Arc<dyn Erased>>,
+    memory_limit: Option<u64>,
+    spill_dir: Option<PathBuf>,
 }
 
 impl JobBuilder {
@@ -466,12 +478,39 @@ impl JobBuilder {
         self
     }
 
+    /// Bytes of memory that the engine may take for its work, at least 1. State that does not fit is written to
+    /// files in the [spill directory](Self::spill_dir), the largest panes first, and merged again when it is
+    /// needed; results are the same. What cannot be written to disk is an error of the run when it does not fit:
+    /// custom aggregates that cannot be saved, and keys whose state is too large alone. A part of the limit, 24
+    /// MiB and 24 MiB for each worker but at most half of it, is set aside for what is not state: the program,
+    /// batches under way, partial aggregates of producers. So a limit of less than some 50 MB for each worker
+    /// cannot be kept to. What a sink, a source or a caller of [`snapshot`](crate::Engine::snapshot) holds is
+    /// not counted. Not for jobs with a process. Default: none.
+    pub fn memory_limit(mut self, bytes: u64) -> Self {
+        self.memory_limit = Some(bytes);
+        self
+    }
+
+    /// The directory for state that does not fit into memory. It should be on a disk: in one that the system
+    /// keeps in memory (`tmpfs`), as the temporary directory of some systems is, nothing is gained. The files
+    /// have no names and vanish with the process. Default: the system's temporary directory.
+    pub fn spill_dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.spill_dir = Some(dir.into());
+        self
+    }
+
     /// Validates the description.
     pub fn build(mut self) -> Result<Job, ConfigError> {
         self.validate_process()?;
         let workers = self.validated_workers()?;
         positive("ring capacity", self.ring_capacity, 1 << 16)?;
         positive("batch size", self.batch_rows, 1 << 24)?;
+        positive("memory limit", usize::from(self.memory_limit != Some(0)), usize::MAX)?;
+        if self.memory_limit.is_none() && self.spill_dir.is_some() {
+            let text =
+                "a spill directory is for state beyond a memory limit; set one (--memory-limit)";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
         positive("limit of open windows", self.open_windows_max, usize::MAX)?;
         let mut key_columns = Vec::with_capacity(self.keys.len());
         for name in &self.keys {
@@ -536,6 +575,10 @@ impl JobBuilder {
             mini_batch_rows: self.mini_batch_rows,
             mini_batch_latency: self.mini_batch_latency,
             process: self.process,
+            memory: self.memory_limit.map(|bytes| MemoryLimit {
+                bytes,
+                spill_dir: self.spill_dir.unwrap_or_else(std::env::temp_dir),
+            }),
         };
         job.skew_policy()?;
         Ok(job)
@@ -555,6 +598,7 @@ impl JobBuilder {
             (!self.aggregates.is_empty(), "aggregates: it takes their place"),
             (self.window != Window::None, "windows: it sets timers of its own"),
             (self.emit_every.is_some(), "early results: it gives rows when it likes"),
+            (self.memory_limit.is_some(), "memory limit: its state cannot be written to disk"),
             (
                 matches!(self.skew, SkewMode::TwoPhase | SkewMode::Hot(_)),
                 "hot keys: its state has one writer; leave the skew mode out",

@@ -174,6 +174,19 @@ pub enum RunError {
     /// A limit of the state was reached.
     #[error("{0}")]
     Limit(String),
+    /// State beyond the memory limit could not be written to disk, or read back.
+    #[error(
+        "{dir}: cannot {what}: {source}; make room there, name another directory for state that does not fit into \
+         memory (--spill-dir), or raise the memory limit (--memory-limit)"
+    )]
+    Spill {
+        /// Where.
+        dir: String,
+        /// What was attempted.
+        what: &'static str,
+        /// The system's answer.
+        source: std::io::Error,
+    },
     /// A panic, on a thread of the engine or while a handle was used: a defect in Saltmill or in code given to
     /// it (a sink, a source, an aggregate or process of one's own).
     #[error("{thread} stopped by a panic{}: {message}", .key.as_ref().map(|key| format!(" at key \"{key}\"")).unwrap_or_default())]

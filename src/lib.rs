@@ -48,6 +48,7 @@ pub mod skew;
 pub mod append;
 pub mod process;
 pub mod config;
+pub(crate) mod spill;
 pub mod checkpoint;
 pub mod runtime;
 pub mod guide;

@@ -107,6 +107,12 @@ impl Drop for WordChunk {
     }
 }
 
+/// Bytes of memory that data of this size takes, if all of it is touched: large chunks take whole huge pages, and may
+/// begin in the middle of one.
+pub(crate) fn reserved(bytes: usize) -> usize {
+    if bytes < LARGE_BYTES { bytes } else { bytes.next_multiple_of(LARGE_BYTES) }
+}
+
 /// Asks the processor to load the cache line at `address` for reading and writing. Never faults.
 #[inline(always)]
 pub(crate) fn prefetch<T>(address: *const T) {

@@ -175,6 +175,7 @@ fn try_seed(seed: u64, hot: &mut (u64, u64)) -> Result<(), String> {
                 side_outputs: false,
                 skew: "off",
                 isa: Isa::PORTABLE,
+                memory: None,
             };
             let mut run = |config: &Config| {
                 let ran = feed::run(&case, config);

@@ -155,21 +155,23 @@ fn windows() -> Vec<(Window, Duration)> {
     ]
 }
 
-/// Runs batches through engines with these numbers of workers in turn, a savepoint between each two, with two
-/// producers that have names. Within each turn the number of workers changes while the engine runs, as `live` says.
+/// Runs batches through engines with these numbers of workers and limits of memory in turn, a savepoint between
+/// each two, with two producers that have names. Within each turn the number of workers changes while the engine
+/// runs, as `live` says.
 fn run_through(
     batches: &[RecordBatch],
     job: &JobBuilder,
-    workers: &[usize],
+    engines: &[(usize, Option<u64>)],
     live: &[usize],
     dir: &TempDir,
 ) -> (Vec<String>, (u64, u64, u64, u64)) {
     let mut results = Vec::new();
     let mut checkpoint = None::<Checkpoint>;
-    let piece = batches.len().div_ceil(workers.len());
-    for (turn, workers) in workers.iter().enumerate() {
+    let piece = batches.len().div_ceil(engines.len());
+    for (turn, (workers, memory)) in engines.iter().enumerate() {
         let sink = CutSink::default();
-        let mut builder = Engine::builder(job.clone().workers(*workers).build().unwrap());
+        let job = memory.iter().fold(job.clone(), |job, bytes| job.memory_limit(*bytes));
+        let mut builder = Engine::builder(job.workers(*workers).build().unwrap());
         if let Some(checkpoint) = checkpoint.take() {
             builder = builder.restore(checkpoint);
         }
@@ -228,12 +230,16 @@ fn a_run_in_pieces_gives_what_one_run_gives() {
             }
             let job = job(&batches[0], window, lateness, skew);
             let dir = TempDir::new(&format!("pieces-{seed}-{turn}"));
-            let whole = run_through(&batches, &job, &[2], &[], &dir);
+            let whole = run_through(&batches, &job, &[(2, None)], &[], &dir);
             assert!(!whole.0.is_empty());
+            // Under any limit of memory, and from any to any other.
+            let limits = if turn % 2 == 0 { [Some(1), Some(100_000)] } else { [None; 2] };
+            let engine = |workers| (workers, limits[workers % 2]);
             let pieces: [(&[usize], &[usize]); 3] =
                 [(&[4, 8, 3, 7], &[]), (&[4], &[8, 3, 7, 1, 2]), (&[2, 5], &[8, 1, 3])];
             for (saved, live) in pieces {
-                let pieces = run_through(&batches, &job, saved, live, &dir);
+                let saved = saved.iter().copied().map(engine).collect::<Vec<_>>();
+                let pieces = run_through(&batches, &job, &saved, live, &dir);
                 assert_eq!(whole.1, pieces.1, "seed {seed}, {window:?}: rows");
                 let beside = |a: &[String], b: &[String]| {
                     let other = a.iter().filter(|row| b.binary_search(row).is_err());

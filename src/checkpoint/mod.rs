@@ -40,7 +40,7 @@ pub use manifest::{
     FORMAT, HotKeyState, InputState, JobState, Manifest, OutputState, RowTotals, Section,
     SectionKind, StateFile, TimeState,
 };
-pub(crate) use state_file::SectionImage;
+pub(crate) use state_file::{SectionImage, SectionRows};
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ use arrow::ipc::writer::FileWriter;
 
 use super::manifest::{Section, StateFile};
 use super::mapped::{MappedIpc, map};
+use crate::spill::Block;
 
 const BUFFER: usize = 1 << 20;
 
@@ -19,7 +20,26 @@ const BUFFER: usize = 1 << 20;
 #[derive(Debug)]
 pub(crate) struct SectionImage {
     pub(crate) section: Section,
-    pub(crate) image: RecordBatch,
+    pub(crate) image: SectionRows,
+}
+
+/// Where the rows of a section are until they are written.
+#[derive(Debug)]
+pub(crate) enum SectionRows {
+    /// In memory.
+    Memory(RecordBatch),
+    /// In a spill file: one section after the other comes into memory.
+    Spilled(Block),
+}
+
+impl SectionRows {
+    /// The rows.
+    pub(crate) fn read(&self) -> io::Result<RecordBatch> {
+        match self {
+            Self::Memory(image) => Ok(image.clone()),
+            Self::Spilled(block) => block.try_read(),
+        }
+    }
 }
 
 /// Counts and sums what goes into a file.
@@ -59,6 +79,7 @@ pub(super) fn write(
     let mut writer = FileWriter::try_new(out, schema).map_err(failed)?;
     let mut written = Vec::with_capacity(sections.len());
     for SectionImage { section, image } in sections {
+        let image = image.read()?;
         writer.write(&image).map_err(failed)?;
         written.push(section);
     }

@@ -350,6 +350,21 @@ pub(super) struct JobArgs {
     #[arg(default_value_t = crate::config::OPEN_WINDOWS_DEFAULT)]
     pub(super) open_windows: usize,
 
+    /// Memory that the run may take [default: no limit]
+    ///
+    /// State that does not fit is written to disk and merged again when it is needed; results are the same.
+    /// Units: KB, MB, GB, TB of a thousand, KiB, MiB, GiB, TiB of 1,024. What --ordered holds back and the
+    /// pages of mapped inputs are not counted. Example: --memory-limit 2GB
+    #[arg(long, value_name = "SIZE", help_heading = "Engine")]
+    pub(super) memory_limit: Option<String>,
+
+    /// Directory for state that does not fit into memory [default: the system's temporary directory]
+    ///
+    /// On a disk: some systems keep their temporary directory in memory. Its files vanish with the run.
+    /// Example: --memory-limit 2GB --spill-dir /var/tmp
+    #[arg(long, value_name = "DIR", requires = "memory_limit", help_heading = "Engine")]
+    pub(super) spill_dir: Option<PathBuf>,
+
     /// Shards [default: one per core available to the process]
     ///
     /// Example: --workers 4

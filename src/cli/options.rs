@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 
 use super::args::{InputArgs, JobArgs, TimeArgs};
 use crate::aggregate::spec::Aggregate;
-use crate::config::{Job, JobBuilder, Pinning, SkewMode};
+use crate::config::{Job, JobBuilder, Pinning, SkewMode, parse_bytes};
 use crate::error::ConfigError;
 use crate::io::{
     Format, InputSpec, ReadOptions, RejectLog, TimeColumn, Wanted, parse_types, parse_unit,
@@ -45,6 +45,8 @@ pub(super) struct JobOptions {
     skew: SkewMode,
     salts: Salts,
     open_windows: usize,
+    memory_limit: Option<u64>,
+    spill_dir: Option<PathBuf>,
 }
 
 impl JobOptions {
@@ -93,6 +95,8 @@ impl JobOptions {
             skew: SkewMode::parse(&args.skew)?,
             salts: Salts::parse(&args.salts)?,
             open_windows: args.open_windows,
+            memory_limit: args.memory_limit.as_deref().map(parse_bytes).transpose()?,
+            spill_dir: args.spill_dir.clone(),
         };
         // Numbers are checked by the builder; in a job without columns nothing else can be wrong.
         let trial = Job::builder(Arc::new(arrow::datatypes::Schema::empty()));
@@ -169,6 +173,12 @@ impl JobOptions {
         }
         if let Some(timeout) = self.idle_timeout {
             builder = builder.idle_timeout(timeout);
+        }
+        if let Some(bytes) = self.memory_limit {
+            builder = builder.memory_limit(bytes);
+        }
+        if let Some(dir) = &self.spill_dir {
+            builder = builder.spill_dir(dir);
         }
         builder
             .pinning(self.pinning.clone())

@@ -100,7 +100,10 @@ fn shard_json(id: usize, shard: &ShardReport) -> Json {
         .float("cpu_s", shard.cpu.as_secs_f64())
         .int("state_keys_max", shard.state_keys_max as u64)
         .int("state_bytes_max", shard.state_bytes_max as u64)
-        .int("open_windows_max", shard.open_windows_max as u64);
+        .int("open_windows_max", shard.open_windows_max as u64)
+        .int("spilled_bytes", shard.spilled_bytes)
+        .int("spilled_runs", shard.spilled_runs)
+        .float("spill_s", shard.spill_time.as_secs_f64());
     json
 }
 

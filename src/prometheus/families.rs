@@ -117,6 +117,15 @@ impl Families<'_> {
             seconds(s.backpressured)
         })?;
         counter("shard_cpu_seconds", "Processor time of the shard's thread", &|s| seconds(s.cpu))?;
+        counter("shard_spilled_bytes", "Bytes of state written to disk", &|s| {
+            to_f64(s.spilled_bytes)
+        })?;
+        counter("shard_spilled_runs", "Times state was written to disk", &|s| {
+            to_f64(s.spilled_runs)
+        })?;
+        counter("shard_spill_seconds", "Time spent with state on disk", &|s| {
+            seconds(s.spill_time)
+        })?;
         let mut gauge = |name: &str, help: &str, of: Of<'_, ShardMetrics>| {
             self.family(name, help, MetricType::Gauge, series("shard", shards, of))
         };

@@ -36,6 +36,8 @@ pub(crate) struct Results<'a> {
     pub(crate) bounds: Bounds,
     /// The window is still open.
     pub(crate) is_early: bool,
+    /// Further keys of a window some of whose results were given before.
+    pub(crate) continues: bool,
 }
 
 /// What is done with results.

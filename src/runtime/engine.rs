@@ -30,6 +30,7 @@ use super::worker::{self, Feed, WorkerStats};
 use crate::checkpoint::{Checkpoint, Manifest};
 use crate::config::{Job, SkewMode};
 use crate::error::{CheckpointError, RunError};
+use crate::spill::SpillFiles;
 use crate::time::event_time::Unit;
 use crate::time::watermark::Lateness;
 
@@ -142,6 +143,9 @@ impl Engine {
         let EngineBuilder { job, sources, checkpoints, checkpoint } = how;
         if checkpoints.is_some() {
             job.plan.check_can_save().map_err(CheckpointError::Unsaved)?;
+        }
+        if let Some(memory) = &job.memory {
+            SpillFiles::check(&memory.spill_dir)?;
         }
         let restored = checkpoint.map(|one| Restored::open(one, &job)).transpose()?;
         let job = Arc::new(job);
@@ -574,6 +578,9 @@ fn shard_report(groups: &RangeInclusive<u16>, stats: &WorkerStats) -> ShardRepor
         state_keys_max: stats.shard.state_keys_max,
         state_bytes_max: stats.shard.state_bytes_max,
         open_windows_max: stats.shard.open_windows_max,
+        spilled_bytes: stats.shard.spilled.bytes,
+        spilled_runs: stats.shard.spilled.runs,
+        spill_time: stats.shard.spilled.time,
     }
 }
 

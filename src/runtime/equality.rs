@@ -56,6 +56,8 @@ struct Case {
     isa: Isa,
     /// Enough that no row is late, or so much that nothing closes before the end.
     out_of_orderness: Duration,
+    /// Bytes that the engine may take: next to nothing stays in memory, or some.
+    memory: Option<u64>,
     batches: Vec<RecordBatch>,
 }
 
@@ -97,13 +99,15 @@ impl Case {
             ring_capacity: random.pick(&[1, 2, 64]),
             isa: random.pick(&Isa::available()),
             out_of_orderness: Duration::from_millis(random.pick(&[100, 1_000_000])),
+            memory: random.pick(&[None, None, Some(1), Some(1_000_000)]),
             batches,
         }
     }
 
     fn job(&self) -> Job {
-        Job::builder(self.batches[0].schema())
-            .key(self.keys.iter().copied())
+        let job = Job::builder(self.batches[0].schema());
+        let job = self.memory.into_iter().fold(job, |job, bytes| job.memory_limit(bytes));
+        job.key(self.keys.iter().copied())
             .event_time("ts")
             .out_of_orderness(self.out_of_orderness)
             .window(self.window)
@@ -130,6 +134,7 @@ impl Case {
             ring_capacity: 64,
             isa: Isa::PORTABLE,
             out_of_orderness: self.out_of_orderness,
+            memory: None,
             batches: self.batches.clone(),
         }
     }
@@ -314,7 +319,7 @@ fn results_are_the_same_whatever_is_hot_and_when() {
         let found = run(&case, random);
         assert!(
             expected == found,
-            "seed {seed}: key {:?}, {:?}, {:?}, {:?}, {} workers, {} rows a batch, ring of {}, {}",
+            "seed {seed}: key {:?}, {:?}, {:?}, {:?}, {} workers, {} rows a batch, ring of {}, {}, {:?} bytes",
             case.keys,
             case.window,
             case.mode,
@@ -322,7 +327,8 @@ fn results_are_the_same_whatever_is_hot_and_when() {
             case.workers,
             case.batch_rows,
             case.ring_capacity,
-            case.isa
+            case.isa,
+            case.memory
         );
         hot_at_all += usize::from(!expected.is_empty());
     }

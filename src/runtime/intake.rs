@@ -32,6 +32,9 @@ mod transfer;
 
 use transfer::lock_unless_rescaling;
 
+/// Rows after which partials are handed on where memory is limited: no set grows large here.
+const LIMITED_ROWS: u64 = 1 << 18;
+
 /// Keys in one pane of partials from which it is handed on early.
 const PARTIAL_KEYS_MAX: usize = if cfg!(test) { 64 } else { 16_384 };
 
@@ -493,6 +496,7 @@ impl Intake {
         let job = &self.engine.job;
         self.mini_batch.rows += rows;
         let due = job.mini_batch_rows.is_some_and(|most| self.mini_batch.rows >= most)
+            || (job.memory.is_some() && self.mini_batch.rows >= LIMITED_ROWS)
             || job.mini_batch_latency.is_some_and(|most| self.mini_batch.since.elapsed() >= most)
             // Whoever may be found idle at any time keeps nothing of windows that may close then.
             || (job.idle_timeout.is_some() && !self.shared.of_worker && self.backlog.is_none());

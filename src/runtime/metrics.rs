@@ -13,6 +13,7 @@ use crossbeam::utils::CachePadded;
 
 use super::assign::RowCounts;
 use super::latency::{Latencies, LatencyMeter};
+use crate::spill::SpillStats;
 
 /// What one worker stores.
 #[derive(Debug, Default)]
@@ -34,6 +35,9 @@ struct ShardCells {
     queue_messages: AtomicU64,
     state_keys: AtomicU64,
     state_bytes: AtomicU64,
+    spilled_bytes: AtomicU64,
+    spilled_runs: AtomicU64,
+    spill_ns: AtomicU64,
     watermark: AtomicI64,
     window_close: LatencyMeter,
     end_to_end: LatencyMeter,
@@ -55,6 +59,9 @@ impl Default for ShardCells {
             queue_messages: zero(),
             state_keys: zero(),
             state_bytes: zero(),
+            spilled_bytes: zero(),
+            spilled_runs: zero(),
+            spill_ns: zero(),
             watermark: AtomicI64::new(i64::MIN),
             window_close: LatencyMeter::default(),
             end_to_end: LatencyMeter::default(),
@@ -104,6 +111,13 @@ impl ShardMeter {
         self.cells.state_bytes.store(bytes as u64, Relaxed);
     }
 
+    /// Stores what was written to disk.
+    pub(crate) fn store_spilled(&self, spilled: SpillStats) {
+        self.cells.spilled_bytes.store(spilled.bytes, Relaxed);
+        self.cells.spilled_runs.store(spilled.runs, Relaxed);
+        self.cells.spill_ns.store(nanos(spilled.time), Relaxed);
+    }
+
     /// Counts a closing of windows that took so long, and whose newest rows came in so long ago.
     pub(crate) fn window_closed(&self, took: Duration, newest_rows: Option<Duration>) {
         self.cells.window_close.observe(took);
@@ -136,6 +150,9 @@ impl ShardMeter {
             queue_messages: cells.queue_messages.load(Relaxed),
             state_keys: cells.state_keys.load(Relaxed),
             state_bytes: cells.state_bytes.load(Relaxed),
+            spilled_bytes: cells.spilled_bytes.load(Relaxed),
+            spilled_runs: cells.spilled_runs.load(Relaxed),
+            spill_time: time(&cells.spill_ns),
             watermark: told(&cells.watermark),
         }
     }
@@ -307,8 +324,14 @@ pub struct ShardMetrics {
     pub queue_messages: u64,
     /// Keys in its state, summed over open windows, some batches behind.
     pub state_keys: u64,
-    /// Bytes of its state, some batches behind.
+    /// Bytes of its state in memory, some batches behind.
     pub state_bytes: u64,
+    /// Bytes of state that were written to disk because of the memory limit, some batches behind.
+    pub spilled_bytes: u64,
+    /// Times that state was written to disk.
+    pub spilled_runs: u64,
+    /// Time spent with that and with merging it again.
+    pub spill_time: Duration,
     /// All windows that end at or before this event time are closed.
     pub watermark: Option<i64>,
 }

@@ -233,6 +233,12 @@ pub struct ShardReport {
     pub state_bytes_max: usize,
     /// Most windows (or slices of windows that overlap) that were open at once.
     pub open_windows_max: usize,
+    /// Bytes of state that were written to disk because of the memory limit.
+    pub spilled_bytes: u64,
+    /// Times that state was written to disk: panes, and what was merged of them on disk.
+    pub spilled_runs: u64,
+    /// Time spent with writing state to disk and merging it again, waiting for the disk included.
+    pub spill_time: Duration,
 }
 
 impl RunReport {

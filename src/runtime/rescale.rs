@@ -21,7 +21,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use arrow::record_batch::RecordBatch;
 use crossbeam::channel::{Receiver, Sender, bounded};
 
 use super::affinity;
@@ -34,6 +33,7 @@ use super::topology::{Topology, even_ranges};
 use super::wake::Sleeper;
 use super::windows::OpenWindows;
 use super::worker::{self, Feed, WorkerStats};
+use crate::checkpoint::SectionImage;
 use crate::config::Job;
 use crate::error::RunError;
 use crate::key::group::check_parts;
@@ -56,9 +56,7 @@ const WARM_MARGIN: f64 = 1.1;
 pub(crate) struct ShardState {
     pub(crate) shard: usize,
     pub(crate) groups: RangeInclusive<u16>,
-    pub(crate) windows: OpenWindows,
-    /// The state of a process.
-    pub(crate) process: Option<RecordBatch>,
+    pub(crate) kept: KeptState,
     /// The watermark of each producer, by its number.
     pub(crate) promised: Vec<(u32, i64)>,
     /// All windows that end at or before this are closed.
@@ -67,6 +65,15 @@ pub(crate) struct ShardState {
     pub(crate) furthest: i64,
     /// From the first barrier to the last.
     pub(crate) alignment: Duration,
+}
+
+/// The state of a shard.
+#[derive(Debug)]
+pub(crate) enum KeptState {
+    /// In memory: to be moved, or copied row by row.
+    Panes(OpenWindows),
+    /// Of a process, and where some of it is on disk: as in a checkpoint.
+    Sections(Vec<SectionImage>),
 }
 
 /// What a thread that was started beforehand is to run.

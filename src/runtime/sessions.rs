@@ -57,7 +57,39 @@ impl Sessions {
         // Only the gap is looked at.
         let stitch = Stitch { extent: self.extent, gap: self.gap, begin: i64::MIN };
         let len = u32::try_from(self.open.len()).expect("row ids are 32 bits");
-        self.first_end = self.open.first_session_end(0..len, stitch);
+        self.first_end = self.first_end.min(self.open.first_session_end(0..len, stitch));
+    }
+
+    /// Takes the pane of open sessions, in whose place there is an empty one; their ends are remembered.
+    pub(crate) fn take_open(&mut self, job: &Job) -> Pane {
+        std::mem::replace(&mut self.open, Pane::new(&job.keys, &job.plan))
+    }
+
+    /// All panes, for their size.
+    pub(crate) fn panes(&self) -> [&Pane; 2] {
+        [&self.open, &self.closed]
+    }
+
+    /// What follows is [`Sessions::enter_piece`] for all sessions.
+    pub(crate) fn begin_pieces(&mut self) {
+        self.first_end = i64::MAX;
+    }
+
+    /// [`Sessions::enter`] for some of the keys: of these, `before` are the open sessions, and `slice` the rows of the
+    /// slice; what is open then is in `slice`.
+    pub(crate) fn enter_piece(
+        &mut self,
+        job: &Job,
+        begin: i64,
+        (before, slice): (&mut Pane, &mut Pane),
+        scratch: &mut Scratch,
+        give: Give<'_>,
+    ) -> Result<(), RunError> {
+        let stitch = Stitch { extent: self.extent, gap: self.gap, begin };
+        slice.continue_sessions(&job.plan, before, &mut self.closed, stitch, scratch);
+        let len = u32::try_from(slice.len()).expect("row ids are 32 bits");
+        self.first_end = self.first_end.min(slice.first_session_end(0..len, stitch));
+        self.give_closed(scratch, give)
     }
 
     /// The pane of open sessions, for its size.
@@ -81,10 +113,14 @@ impl Sessions {
         pane.clear();
         let len = u32::try_from(self.open.len()).expect("row ids are 32 bits");
         self.first_end = self.open.first_session_end(0..len, stitch);
+        self.give_closed(scratch, give)
+    }
+
+    fn give_closed(&mut self, scratch: &mut Scratch, give: Give<'_>) -> Result<(), RunError> {
         if self.closed.len() > 0 {
             let bounds = Bounds::Sessions { gap: self.gap, extent: self.extent };
-            let is_early = self.is_copy;
-            give(Results { pane: &mut self.closed, changed: None, bounds, is_early }, scratch)?;
+            let (pane, is_early) = (&mut self.closed, self.is_copy);
+            give(Results { pane, changed: None, bounds, is_early, continues: false }, scratch)?;
             self.closed.clear();
         }
         Ok(())
@@ -97,10 +133,14 @@ impl Sessions {
 
     /// A copy of what is open.
     pub(crate) fn copy(&mut self, job: &Job, scratch: &mut Scratch) -> Self {
-        let mut copy = Self::new(job).expect("a job with sessions");
+        let mut copy = self.empty_copy(job);
         copy.open.merge(&job.plan, &mut self.open, scratch);
-        copy.first_end = self.first_end;
-        copy.is_copy = true;
         copy
+    }
+
+    /// The same without any session.
+    pub(crate) fn empty_copy(&self, job: &Job) -> Self {
+        let copy = Self::new(job).expect("a job with sessions");
+        Self { first_end: self.first_end, is_copy: true, ..copy }
     }
 }

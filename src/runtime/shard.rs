@@ -24,6 +24,7 @@ use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::process::keyed::{AtShard, Taken};
 use crate::skew::ledger::{Ledger, LedgerError};
+use crate::spill::SpillStats;
 use crate::state::pane::Pane;
 use crate::time::window::Span;
 
@@ -83,6 +84,7 @@ pub(crate) struct ShardStats {
     pub(crate) state_keys_max: usize,
     pub(crate) state_bytes_max: usize,
     pub(crate) no_huge_pages: bool,
+    pub(crate) spilled: SpillStats,
     messages: u64,
     /// When the size of the state is to be looked at next.
     check_at: u64,
@@ -130,7 +132,7 @@ impl Shard {
     pub(crate) fn of(topology: Arc<Topology>, id: usize, engine: Arc<EngineShared>) -> Self {
         Self {
             id,
-            windows: OpenWindows::new(Arc::clone(&engine.job)),
+            windows: OpenWindows::new(Arc::clone(&engine.job), topology.workers()),
             process: engine
                 .job
                 .process
@@ -328,7 +330,7 @@ impl Shard {
             for segment in segments {
                 let rows = &part.selection[start..segment.end];
                 start = segment.end;
-                let (pane, scratch) = self.windows.pane(segment.window)?;
+                let (pane, scratch) = self.windows.pane(segment.window, rows.len())?;
                 let _blame = Blame { encoder: &job.keys, keys: &prepared.keys };
                 pane.update(&job.plan, &prepared.keys, &prepared.columns, rows, scratch);
             }
@@ -339,7 +341,7 @@ impl Shard {
         let defect = |error: LedgerError| RunError::Defect(error.to_string());
         for mut partial in message.partials {
             self.ledger.receive(ingest, partial.window, partial.number).map_err(defect)?;
-            let (pane, scratch) = self.windows.pane(partial.window)?;
+            let (pane, scratch) = self.windows.pane(partial.window, partial.pane.len())?;
             pane.absorb(&job.plan, &mut partial.pane, scratch);
         }
         for closing in message.closings {
@@ -365,6 +367,8 @@ impl Shard {
     fn measure_state(&mut self) {
         let panes = self.windows.len() as u64;
         self.stats.open_windows_max = self.windows.len_max();
+        self.stats.spilled = self.windows.spilled();
+        self.meter().store_spilled(self.stats.spilled);
         self.stats.check_at = self.stats.messages + STATE_CHECK_MESSAGES.max(panes / 4);
         let mut size = self.windows.size();
         size.keys += self.process.as_ref().map_or(0, |process| process.len());
@@ -411,6 +415,8 @@ impl Shard {
             && self.all_ended()
         {
             self.ledger.finish().map_err(|error| RunError::Defect(error.to_string()))?;
+            // What closing the last windows took, too.
+            self.measure_state();
             self.done = true;
             self.engine.shards_done.fetch_add(1, Ordering::SeqCst);
         }
@@ -468,7 +474,7 @@ impl Shard {
         let (engine, topology) = (Arc::clone(&self.engine), Arc::clone(&self.topology));
         let Some(exchange) = &topology.exchange else { return Ok(()) };
         for mut bucket in exchange.take(self.id, self.barrier) {
-            let (pane, scratch) = self.windows.pane(bucket.window)?;
+            let (pane, scratch) = self.windows.pane(bucket.window, bucket.pane.len())?;
             let number = (bucket.from, topology.workers());
             pane.adopt(&engine.job.plan, &mut bucket.pane, number, scratch);
         }
@@ -535,7 +541,7 @@ impl Shard {
         let complete = self.windows.close(watermark, &mut |mut results, scratch| {
             stats.windows_emitted += match results.bounds {
                 Bounds::Sessions { .. } => results.pane.len() as u64,
-                _ => u64::from(results.changed.is_none()),
+                _ => u64::from(results.changed.is_none() && !results.continues),
             };
             results.emit(&engine.job, scratch, &mut |batch| {
                 stats.rows_out += batch.num_rows() as u64;

@@ -25,12 +25,17 @@ use arrow::record_batch::RecordBatch;
 
 use super::emit::{Bounds, Give, Results};
 use super::sessions::Sessions;
-use crate::checkpoint::{Section, SectionImage, SectionKind};
+use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
 use crate::config::Job;
 use crate::error::{CheckpointError, RunError};
 use crate::state::pane::image::ImageLayout;
 use crate::state::pane::{Pane, Scratch};
 use crate::time::window::{Span, Windows};
+
+mod budget;
+mod spilled;
+
+use budget::Budget;
 
 /// Panes kept with their memory for later windows.
 const SPARE_PANES_MAX: usize = 4;
@@ -50,6 +55,8 @@ pub(crate) struct OpenWindows {
     scratch: Scratch,
     /// The most panes that were in use at once.
     len_max: usize,
+    /// How much of all this may be in memory, and the rest of it; none: all.
+    budget: Option<Budget>,
 }
 
 /// Size of the state.
@@ -61,9 +68,11 @@ pub(crate) struct StateSize {
 }
 
 impl OpenWindows {
-    pub(crate) fn new(job: Arc<Job>) -> Self {
+    /// Of one shard of so many.
+    pub(crate) fn new(job: Arc<Job>, workers: usize) -> Self {
         Self {
             sessions: Sessions::new(&job),
+            budget: Budget::new(&job, workers),
             job,
             open: BTreeMap::new(),
             given: BTreeMap::new(),
@@ -74,12 +83,28 @@ impl OpenWindows {
         }
     }
 
-    /// The pane of `span`, opened if needed, and what work on it needs.
+    /// The pane of `span`, opened if needed, with room for `rows` rows, and what work on it needs.
     ///
     /// # Errors
-    /// If that would be more than the job allows to be open.
-    pub(crate) fn pane(&mut self, span: Span) -> Result<(&mut Pane, &mut Scratch), RunError> {
-        let open = self.len();
+    /// If that would be more than the job allows to be open or to be in memory.
+    pub(crate) fn pane(
+        &mut self,
+        span: Span,
+        rows: usize,
+    ) -> Result<(&mut Pane, &mut Scratch), RunError> {
+        if self.budget.is_some() {
+            self.make_room_for(span, rows)?;
+            let is_new = !self.open.contains_key(&span);
+            self.open_pane(span)?;
+            self.note(span, is_new);
+        }
+        self.open_pane(span)
+    }
+
+    fn open_pane(&mut self, span: Span) -> Result<(&mut Pane, &mut Scratch), RunError> {
+        // One that is on disk is open already.
+        let open =
+            self.len() - usize::from(self.is_on_disk(&span) && !self.open.contains_key(&span));
         let pane = match self.open.entry(span) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
@@ -106,7 +131,7 @@ impl OpenWindows {
 
     /// Panes in use.
     pub(crate) fn len(&self) -> usize {
-        self.open.len() + self.given.len()
+        self.open.len() + self.given.len() + self.len_on_disk()
     }
 
     /// The most panes that were in use at once.
@@ -132,11 +157,14 @@ impl OpenWindows {
     pub(crate) fn close(&mut self, watermark: i64, give: Give<'_>) -> Result<i64, RunError> {
         let job = Arc::clone(&self.job);
         self.watermark = watermark;
-        while let Some((&Span { point, .. }, _)) = self.open.first_key_value() {
-            if point > watermark {
-                break;
+        let mut closed_any = false;
+        while let Some(point) = self.next_point().filter(|point| *point <= watermark) {
+            closed_any = true;
+            let mut parts = self.take_parts(point);
+            if let Some(runs) = self.take_runs(point, &mut parts)? {
+                self.close_runs(point, runs, give)?;
+                continue;
             }
-            let parts = self.take_parts(point);
             match (&job.windows, &mut self.sessions) {
                 (Some(windows), Some(sessions)) => {
                     for (_, mut part) in parts {
@@ -151,7 +179,19 @@ impl OpenWindows {
                 _ => self.close_window(point, parts, give)?,
             }
         }
+        let complete = self.close_kept(&job, watermark, give)?;
+        if closed_any {
+            self.recount();
+        }
+        Ok(complete)
+    }
+
+    /// Drops results that cannot be corrected any more, and gives the sessions that have ended.
+    fn close_kept(&mut self, job: &Job, watermark: i64, give: Give<'_>) -> Result<i64, RunError> {
         let Some(windows) = &job.windows else { return Ok(watermark) };
+        if let Some(budget) = &mut self.budget {
+            budget.given.retain(|end, _| end.saturating_add(windows.lateness()) > watermark);
+        }
         while let Some(entry) = self.given.first_entry() {
             if entry.key().saturating_add(windows.lateness()) > watermark {
                 break;
@@ -160,9 +200,10 @@ impl OpenWindows {
         }
         let Some(sessions) = &mut self.sessions else { return Ok(watermark) };
         let complete = windows.end_by(watermark);
-        if sessions.end_by(complete) {
+        if sessions.end_by(complete) && !self.end_sessions_on_disk(complete, give)? {
+            let Some(sessions) = &mut self.sessions else { return Ok(complete) };
             let mut part = self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan));
-            sessions.enter(&job, complete, &mut part, &mut self.scratch, give)?;
+            sessions.enter(job, complete, &mut part, &mut self.scratch, give)?;
             recycle(&mut self.spare, part);
         }
         Ok(complete)
@@ -190,13 +231,19 @@ impl OpenWindows {
         let bounds = self.bounds(end);
         if let [(_, only)] = &mut *parts {
             give(
-                Results { pane: only, changed: None, bounds, is_early: false },
+                Results { pane: only, changed: None, bounds, is_early: false, continues: false },
                 &mut self.scratch,
             )?;
         } else {
             let mut whole = self.merged(&mut parts);
             give(
-                Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                Results {
+                    pane: &mut whole,
+                    changed: None,
+                    bounds,
+                    is_early: false,
+                    continues: false,
+                },
                 &mut self.scratch,
             )?;
             recycle(&mut self.spare, whole);
@@ -237,7 +284,13 @@ impl OpenWindows {
             let bounds = self.bounds(end);
             if end == point {
                 give(
-                    Results { pane: &mut whole, changed: None, bounds, is_early: false },
+                    Results {
+                        pane: &mut whole,
+                        changed: None,
+                        bounds,
+                        is_early: false,
+                        continues: false,
+                    },
                     &mut self.scratch,
                 )?;
                 self.given.insert(end, whole);
@@ -249,7 +302,7 @@ impl OpenWindows {
             given.correct(&self.job.plan, &mut whole, revision, &mut self.scratch);
             let changed = Some(&mut whole);
             give(
-                Results { pane: &mut given, changed, bounds, is_early: false },
+                Results { pane: &mut given, changed, bounds, is_early: false, continues: false },
                 &mut self.scratch,
             )?;
             self.given.insert(end, given);
@@ -305,27 +358,46 @@ impl OpenWindows {
         let job = Arc::clone(&self.job);
         let Some(windows) = &job.windows else {
             let bounds = Bounds::None;
+            if self.is_on_disk(&Span::ALL) {
+                return self.snapshot_runs(bounds, &[Span::ALL], give);
+            }
             return self.open.values_mut().try_for_each(|pane| {
-                give(Results { pane, changed: None, bounds, is_early: true }, &mut self.scratch)
+                give(
+                    Results { pane, changed: None, bounds, is_early: true, continues: false },
+                    &mut self.scratch,
+                )
             });
         };
         if self.sessions.is_some() {
+            if self.has_spilled() {
+                return self.snapshot_session_runs(windows, give);
+            }
             return self.snapshot_sessions(windows, give);
         }
         let mut by_end = BTreeMap::<i64, Vec<Span>>::new();
-        for span in self.open.keys() {
-            for end in windows.ends(span).filter(|end| *end > self.watermark) {
-                by_end.entry(end).or_default().push(*span);
+        for span in self.open_spans() {
+            for end in windows.ends(&span).filter(|end| *end > self.watermark) {
+                by_end.entry(end).or_default().push(span);
             }
         }
         for (end, spans) in by_end {
             let bounds = self.bounds(end);
+            if spans.iter().any(|span| self.is_on_disk(span)) {
+                self.snapshot_runs(bounds, &spans, give)?;
+                continue;
+            }
             let mut whole = self.spare_pane();
             for span in &spans {
                 let part = self.open.get_mut(span).expect("a span that is open");
                 if let [_] = *spans {
                     give(
-                        Results { pane: part, changed: None, bounds, is_early: true },
+                        Results {
+                            pane: part,
+                            changed: None,
+                            bounds,
+                            is_early: true,
+                            continues: false,
+                        },
                         &mut self.scratch,
                     )?;
                 } else {
@@ -334,7 +406,13 @@ impl OpenWindows {
             }
             if spans.len() > 1 {
                 give(
-                    Results { pane: &mut whole, changed: None, bounds, is_early: true },
+                    Results {
+                        pane: &mut whole,
+                        changed: None,
+                        bounds,
+                        is_early: true,
+                        continues: false,
+                    },
                     &mut self.scratch,
                 )?;
             }
@@ -359,6 +437,9 @@ impl OpenWindows {
 impl OpenWindows {
     /// Everything that is kept, as sections of a checkpoint.
     pub(crate) fn image(&mut self, layout: &ImageLayout) -> Result<Vec<SectionImage>, RunError> {
+        if !self.has_room_for_image() {
+            return self.image_in_runs();
+        }
         let mut sections = Vec::new();
         let (job, scratch) = (Arc::clone(&self.job), &mut self.scratch);
         let mut add = |kind, span: Span, pane: &mut Pane| {
@@ -370,7 +451,7 @@ impl OpenWindows {
             let Span { point, first, last } = span;
             let rows = image.num_rows() as u64;
             let section = Section { kind, point, first, last, rows };
-            sections.push(SectionImage { section, image });
+            sections.push(SectionImage { section, image: SectionRows::Memory(image) });
             Ok::<(), CheckpointError>(())
         };
         for (span, pane) in &mut self.open {
@@ -409,7 +490,12 @@ impl OpenWindows {
                 return Err("it holds sessions, of which the job has none".to_owned());
             }
         };
-        let restored = pane.restore(&job.plan, layout, image, &mut self.scratch);
+        let restored = if kind == SectionKind::Open && pane.len() > 0 {
+            // What a shard had on disk may hold a key more than once.
+            pane.restore_merging(&job.plan, layout, image, (&mut new(), &mut self.scratch))
+        } else {
+            pane.restore(&job.plan, layout, image, &mut self.scratch)
+        };
         restored.map_err(|why| why.to_string())
     }
 

@@ -56,6 +56,7 @@ impl WorkerStats {
         self.shard.rows_early += other.shard.rows_early;
         self.shard.windows_emitted += other.shard.windows_emitted;
         self.shard.no_huge_pages |= other.shard.no_huge_pages;
+        self.shard.spilled.add(&other.shard.spilled);
     }
 }
 

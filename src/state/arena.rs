@@ -10,6 +10,8 @@ pub(crate) struct Arena {
     chunks: Vec<Vec<u8>>,
     /// The chunk being filled; those after it are empty, kept from an earlier use.
     current: usize,
+    /// Capacity of all chunks.
+    reserved: usize,
 }
 
 impl Arena {
@@ -25,6 +27,7 @@ impl Arena {
         if self.current == self.chunks.len() {
             let size = (CHUNK_MIN << self.current.min(8)).min(CHUNK_MAX).max(bytes.len());
             self.chunks.push(Vec::with_capacity(size));
+            self.reserved += size;
         }
         let chunk = &mut self.chunks[self.current];
         let place = ((self.current as u64) << 32) | chunk.len() as u64;
@@ -43,6 +46,16 @@ impl Arena {
     /// Bytes in use.
     pub(crate) fn bytes(&self) -> usize {
         self.chunks.iter().map(Vec::len).sum()
+    }
+
+    /// Bytes of memory taken, in use or not.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved
+    }
+
+    /// Bytes of memory that `bytes` more take at most.
+    pub(crate) fn growth(&self, bytes: usize) -> usize {
+        if bytes == 0 { 0 } else { bytes + CHUNK_MAX.min(self.reserved.max(CHUNK_MIN)) }
     }
 
     /// Forgets the bytes and keeps the memory.

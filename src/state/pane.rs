@@ -24,6 +24,9 @@ pub(crate) mod image;
 mod split;
 pub(crate) mod sessions;
 
+/// What a key is taken to keep beside its row as long as none does.
+const BESIDE_BYTES: usize = 64;
+
 /// Keys and aggregates of one window.
 #[derive(Debug)]
 pub(crate) struct Pane {
@@ -154,6 +157,26 @@ impl Pane {
     /// Bytes of keys and aggregates.
     pub(crate) fn bytes(&self) -> usize {
         self.table.bytes() + self.sides.iter().map(Side::bytes).sum::<usize>()
+    }
+
+    /// Bytes of memory taken, in use or not: what a budget has to account for. What lies beside the rows is an
+    /// estimate, in which vectors have a half more than they need.
+    pub(crate) fn reserved(&self) -> usize {
+        self.table.reserved() + self.beside().0
+    }
+
+    /// Bytes of memory beyond [`Pane::reserved`] that the pane takes at most while `rows` rows come, all of new keys.
+    /// Beside the rows, an estimate: as much a key as before, and a vector that grows is there twice.
+    pub(crate) fn growth(&self, rows: usize) -> usize {
+        let (beside, growing) = self.beside();
+        let each = beside.checked_div(self.len()).unwrap_or(0).max(BESIDE_BYTES);
+        self.table.growth(rows) + if growing == 0 { 0 } else { each * rows + beside / 2 }
+    }
+
+    /// Bytes beside the rows, and how many accumulators keep something there.
+    fn beside(&self) -> (usize, usize) {
+        let sides = self.sides.iter().filter(|side| !matches!(side, Side::None));
+        sides.fold((0, 0), |(bytes, count), side| (bytes + side.bytes() * 3 / 2, count + 1))
     }
 
     /// Whether its large memory lies on huge pages.

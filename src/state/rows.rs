@@ -15,7 +15,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::sys::WordChunk;
+use crate::sys::{self, WordChunk};
 
 /// Most chunks: ids are 32 bits.
 const CHUNKS_MAX: usize = 33;
@@ -50,8 +50,8 @@ impl RowPtr {
     /// lie in one or two.
     #[inline(always)]
     pub(crate) fn prefetch(self, words: usize) {
-        crate::sys::prefetch(self.0);
-        crate::sys::prefetch(self.0.wrapping_add(words - 1));
+        sys::prefetch(self.0);
+        sys::prefetch(self.0.wrapping_add(words - 1));
     }
 }
 
@@ -66,6 +66,8 @@ pub(crate) struct RowStore {
     len: usize,
     /// Rows that are written: those in use, and some ahead, which are copies of the template.
     written: usize,
+    /// The most rows that were written at any time since the store was made: so far its memory was touched.
+    touched: usize,
     capacity: usize,
 }
 
@@ -83,7 +85,7 @@ impl RowStore {
     pub(crate) fn new(template: Vec<u64>) -> Self {
         assert!(!template.is_empty(), "a row has at least its key");
         let origins = [RowPtr::NONE; CHUNKS_MAX];
-        Self { chunks: Vec::new(), origins, template, len: 0, written: 0, capacity: 0 }
+        Self { chunks: Vec::new(), origins, template, len: 0, written: 0, touched: 0, capacity: 0 }
     }
 
     /// Words of a row.
@@ -154,6 +156,22 @@ impl RowStore {
             done += more;
         }
         self.written = self.len + rows;
+        self.touched = self.touched.max(self.written);
+    }
+
+    /// Bytes of memory that the rows have taken so far, whether they are in use or not. Of chunks on huge pages
+    /// all pages that were touched count as a whole.
+    pub(crate) fn reserved(&self) -> usize {
+        self.reserved_for(self.touched)
+    }
+
+    /// Bytes of memory that `keys` more rows would take beyond [`RowStore::reserved`].
+    pub(crate) fn growth(&self, keys: usize) -> usize {
+        self.reserved_for(self.touched.max(self.len + keys + WRITE_AHEAD_ROWS)) - self.reserved()
+    }
+
+    fn reserved_for(&self, rows: usize) -> usize {
+        sys::reserved(rows * self.stride() * size_of::<u64>())
     }
 
     /// Makes room for so many rows, in memory that is there: its pages have been written.

@@ -20,7 +20,7 @@ use super::rows::{RowPtr, RowStore};
 use crate::kernel::{Isa, Kernel};
 use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, short_bytes};
 use crate::key::encode::DecodeKeys;
-use crate::sys::{WordChunk, prefetch};
+use crate::sys::{self, WordChunk, prefetch};
 
 /// Rows looked up at a time at most: what belongs to them stays in the nearest caches between the passes of
 /// several accumulators.
@@ -120,6 +120,26 @@ impl Table {
     /// Bytes of keys, states and index.
     pub(crate) fn bytes(&self) -> usize {
         self.rows.bytes() + self.index.len() * size_of::<u64>() + self.arena.bytes()
+    }
+
+    /// Bytes of memory that keys, states and index have taken, whether they are in use or not.
+    pub(crate) fn reserved(&self) -> usize {
+        self.rows.reserved()
+            + sys::reserved(size_of_val(self.index.words()))
+            + self.arena.reserved()
+    }
+
+    /// Bytes of memory beyond [`Table::reserved`] that the table takes at most while `keys` new keys come: an index
+    /// that grows is there twice, old and new. Bytes of long keys are taken for as long as they were on the average.
+    pub(crate) fn growth(&self, keys: usize) -> usize {
+        let all = self.len() + keys;
+        let index = if all <= self.keys_max {
+            0
+        } else {
+            sys::reserved(index_capacity(all) * size_of::<u64>())
+        };
+        let long = self.arena.bytes().checked_div(self.len()).map_or(0, |bytes| bytes * keys);
+        self.rows.growth(keys) + index + self.arena.growth(long)
     }
 
     /// Whether large memory lies on huge pages as far as the kernel was willing.

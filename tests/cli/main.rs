@@ -11,6 +11,7 @@
 //! - `keygroups`: owners of key groups and keys.
 //! - `metrics`: a run that Prometheus scrapes, or a person watches.
 //! - `resume`: checkpoints, and runs that go on after a kill.
+//! - `memory`: limits of memory, and what they cost.
 //! - `diagnose`: what is found and predicted, against counts made in another way.
 //! - `page`: the page of `diagnose` in a browser.
 #![cfg(feature = "cli")]
@@ -29,3 +30,4 @@ mod diagnose;
 mod metrics;
 mod windows;
 mod resume;
+mod memory;

@@ -70,6 +70,9 @@ fn runs_that_are_killed_at_any_moment_lose_and_double_nothing() {
         ("cumulate:10ms/40ms", "out.parquet", &parquet, ""),
         ("tumbling:10ms", "out.csv", &csv, "--allowed-lateness 15ms --ordered"),
         ("none", "out.tsv", &csv, "--skew off"),
+        ("none", "out.csv", &csv, "--memory-limit 1MB"),
+        ("hopping:40ms/10ms", "out.csv", &csv, "--memory-limit 1MB --skew two-phase"),
+        ("tumbling:10ms", "out.csv", &csv, "--allowed-lateness 15ms --memory-limit 100KB"),
     ];
     let mut kills = 0;
     for (number, (window, output, input, more)) in cases.iter().enumerate() {

@@ -77,6 +77,8 @@ pub(crate) struct Config {
     pub(crate) isa: Isa,
     /// The number of shards changes while rows flow, as this seed says.
     pub(crate) rescale: Option<u64>,
+    /// Bytes that the engine may take.
+    pub(crate) memory: Option<u64>,
 }
 
 /// How rows go in.
@@ -108,6 +110,8 @@ impl Config {
             skew: rng.pick(SKEW_MODES).0,
             isa: *rng.pick(&Isa::available()),
             rescale: rng.percent(40).then(|| rng.next()),
+            // Nothing at all stays in memory, a little, or about all there is.
+            memory: *rng.pick(&[None, None, None, Some(1), Some(100_000), Some(1_000_000)]),
         }
     }
 }
@@ -285,6 +289,9 @@ impl Case {
         }
         job = job.aggregates(self.aggregates.iter().cloned());
         let skew = SKEW_MODES.iter().find(|(name, _)| *name == config.skew).expect("it is listed");
+        if let Some(bytes) = config.memory {
+            job = job.memory_limit(bytes);
+        }
         skew.1(job.isa(config.isa), self).build()
     }
 

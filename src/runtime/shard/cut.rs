@@ -5,16 +5,21 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Aligning, Shard};
-use crate::checkpoint::{Section, SectionImage, SectionKind};
+use arrow::record_batch::RecordBatch;
+
+use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
 use crate::error::RunError;
 use crate::runtime::barrier::ShardCut;
-use crate::runtime::rescale::ShardState;
+use crate::runtime::rescale::{KeptState, ShardState};
 use crate::runtime::restore::Restored;
 use crate::runtime::sink::lock;
 use crate::runtime::windows::OpenWindows;
 use crate::state::pane::Pane;
 use crate::state::pane::image::rows_of_groups;
 use crate::time::window::Span;
+
+/// Rows that are restored at a time where memory is limited.
+const RESTORE_ROWS: usize = 16_384;
 
 impl Shard {
     /// Takes note of a barrier that was asked for.
@@ -73,21 +78,12 @@ impl Shard {
         if engine.barriers.is_rescale(barrier) {
             // Where the run ends, it ends with the shards it has.
             if !(engine.closing.load(Ordering::SeqCst) && self.all_ended()) {
-                self.hand_over(alignment);
+                self.hand_over(alignment)?;
             }
             return Ok(());
         }
         let started = Instant::now();
-        let sections = match &self.process {
-            None => self.windows.image(&engine.layout)?,
-            Some(process) => {
-                let image = process.image(engine.layout.schema());
-                let rows = image.num_rows() as u64;
-                let Span { point, first, last } = Span::ALL;
-                let section = Section { kind: SectionKind::Process, point, first, last, rows };
-                vec![SectionImage { section, image }]
-            }
-        };
+        let sections = self.sections()?;
         // Results from here on lie behind the barrier.
         engine.sink.pass(self.id, barrier)?;
         engine.barriers.give(ShardCut {
@@ -115,26 +111,40 @@ impl Shard {
         }
     }
 
+    /// An image of all it keeps.
+    fn sections(&mut self) -> Result<Vec<SectionImage>, RunError> {
+        let Some(process) = &self.process else { return self.windows.image(&self.engine.layout) };
+        let image = process.image(self.engine.layout.schema());
+        let rows = image.num_rows() as u64;
+        let Span { point, first, last } = Span::ALL;
+        let section = Section { kind: SectionKind::Process, point, first, last, rows };
+        Ok(vec![SectionImage { section, image: SectionRows::Memory(image) }])
+    }
+
     /// Gives all it has to the shards that come after it, and ends.
-    fn hand_over(&mut self, alignment: Duration) {
+    fn hand_over(&mut self, alignment: Duration) -> Result<(), RunError> {
         let inbound = self.inbound.iter().filter(|inbound| !inbound.ended);
         let promised = inbound.map(|inbound| (inbound.ingest.id, inbound.watermark)).collect();
-        let process = self.process.take();
-        let process = process.map(|process| process.image(self.engine.layout.schema()));
-        let windows = OpenWindows::new(Arc::clone(&self.engine.job));
         self.measure_state();
+        let kept = if self.process.is_some() || self.engine.job.memory.is_some() {
+            // Of what is on disk there is no pane.
+            KeptState::Sections(self.sections()?)
+        } else {
+            let windows = OpenWindows::new(Arc::clone(&self.engine.job), self.topology.workers());
+            KeptState::Panes(std::mem::replace(&mut self.windows, windows))
+        };
         self.done = true;
         self.aligning = None;
         self.engine.barriers.hand_over(ShardState {
             shard: self.id,
             groups: self.topology.ranges()[self.id].clone(),
-            windows: std::mem::replace(&mut self.windows, windows),
-            process,
+            kept,
             promised,
             closed: self.watermark,
             furthest: self.furthest,
             alignment,
         });
+        Ok(())
     }
 
     /// Takes what belongs to this shard's key groups from the shards that were there before.
@@ -157,15 +167,24 @@ impl Shard {
             }
         }
         for state in &mine {
-            let mut state = lock(state);
-            if let (Some(process), Some(image)) = (&mut self.process, &state.process) {
-                let rows = rows_of_groups(image, &groups);
-                let image = image.slice(rows.start, rows.len());
-                let damaged = |why| RunError::Defect(format!("in a rescale: {why}"));
-                process.restore(&image).map_err(damaged)?;
-            } else {
-                let (from, is_only) = (state.groups.clone(), mine.len() == 1);
-                self.windows.take_over(&mut state.windows, &from, &groups, is_only);
+            let ShardState { groups: from, kept, .. } = &mut *lock(state);
+            match kept {
+                KeptState::Panes(windows) => {
+                    self.windows.take_over(windows, from, &groups, mine.len() == 1);
+                }
+                KeptState::Sections(sections) => {
+                    for SectionImage { section, image } in sections {
+                        let image = image.read().map_err(|source| RunError::System {
+                            what: "cannot read state back from the spill directory".to_owned(),
+                            source,
+                        })?;
+                        let rows = rows_of_groups(&image, &groups);
+                        let image = image.slice(rows.start, rows.len());
+                        self.take_section(section, &image)?.map_err(|why| {
+                            RunError::Defect(format!("in a rescale, a state was damaged: {why}"))
+                        })?;
+                    }
+                }
             }
         }
         // What one had closed already is not there any more.
@@ -183,16 +202,10 @@ impl Shard {
 
     /// Takes the state of this shard's key groups out of a checkpoint.
     pub(crate) fn restore(&mut self, restored: &Restored) -> Result<(), RunError> {
-        let groups = &self.topology.ranges()[self.id];
-        for (section, image) in restored.images(groups) {
+        let groups = self.topology.ranges()[self.id].clone();
+        for (section, image) in restored.images(&groups) {
             let image = image?;
-            if image.num_rows() > 0 {
-                let taken = match &mut self.process {
-                    None => self.windows.restore(&self.engine.layout, section, &image),
-                    Some(process) => process.restore(&image).map_err(|why| why.to_string()),
-                };
-                taken.map_err(|why| restored.damaged(section, &why))?;
-            }
+            self.take_section(section, &image)?.map_err(|why| restored.damaged(section, &why))?;
         }
         let passed = restored.manifest.time.passed.unwrap_or(i64::MIN);
         self.windows.go_on_at(passed);
@@ -203,5 +216,29 @@ impl Shard {
             exchange.pass(self.id, passed);
         }
         Ok(())
+    }
+
+    /// Takes rows of a section in; says why if they are not what they should be.
+    fn take_section(
+        &mut self,
+        section: &Section,
+        image: &RecordBatch,
+    ) -> Result<Result<(), String>, RunError> {
+        let rows = match &self.engine.job.memory {
+            Some(_) => RESTORE_ROWS,
+            None => image.num_rows().max(1),
+        };
+        for start in (0..image.num_rows()).step_by(rows) {
+            let image = image.slice(start, rows.min(image.num_rows() - start));
+            self.windows.make_room_for_section(section, image.num_rows())?;
+            let taken = match &mut self.process {
+                None => self.windows.restore(&self.engine.layout, section, &image),
+                Some(process) => process.restore(&image).map_err(|why| why.to_string()),
+            };
+            if taken.is_err() {
+                return Ok(taken);
+            }
+        }
+        Ok(Ok(()))
     }
 }

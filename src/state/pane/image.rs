@@ -5,13 +5,14 @@
 //! groups wants a slice, and any tool that reads Arrow can look inside. Neither index nor hashes are kept:
 //! they follow from the keys.
 
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, LargeBinaryArray, UInt16Array, UInt64Array};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt16Type, UInt64Type};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 
-use super::{LOOKUP_ROWS, Pane, Scratch};
+use super::{LOOKUP_ROWS, LOOKUP_STEP, Pane, Scratch};
 use crate::aggregate::plan::Plan;
 use crate::aggregate::{Damaged, Side, Unsaved};
 use crate::kernel::Isa;
@@ -91,10 +92,7 @@ impl ImageLayout {
 }
 
 /// The rows of an image, sorted by key group, that belong to these groups.
-pub(crate) fn rows_of_groups(
-    image: &RecordBatch,
-    groups: &std::ops::RangeInclusive<u16>,
-) -> std::ops::Range<usize> {
+pub(crate) fn rows_of_groups(image: &RecordBatch, groups: &RangeInclusive<u16>) -> Range<usize> {
     let column = image.column(0).as_primitive::<UInt16Type>().values();
     let start = column.partition_point(|group| group < groups.start());
     start..column.partition_point(|group| group <= groups.end()).max(start)
@@ -116,12 +114,23 @@ impl Pane {
         let groups = scratch.keys.hashes.iter().map(|hash| layout.group_of(*hash));
         let groups = groups.collect::<Vec<_>>();
         let order = by_group(&groups, layout.max_parallelism);
-        let sorted = order.iter().map(|id| groups[*id as usize]);
-        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt16Array::from_iter_values(sorted))];
-        columns.extend(layout.keys.decode(&self.table.listed_keys(&order)));
+        let sorted = order.iter().map(|id| groups[*id as usize]).collect();
+        self.image_of(plan, layout, (sorted, &order), scratch)
+    }
+
+    /// The keys and states of the rows `ids`, whose key groups are `groups`.
+    fn image_of(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        (groups, ids): (Vec<u16>, &[u32]),
+        scratch: &mut Scratch,
+    ) -> Result<RecordBatch, Unsaved> {
+        let mut columns: Vec<ArrayRef> = vec![Arc::new(UInt16Array::from(groups))];
+        columns.extend(layout.keys.decode(&self.table.listed_keys(ids)));
         let width = self.table.width();
-        let mut words = vec![Vec::with_capacity(order.len()); layout.words];
-        for id in &order {
+        let mut words = vec![Vec::with_capacity(ids.len()); layout.words];
+        for id in ids {
             let row = &self.table.row(*id)[width..];
             for (column, word) in words.iter_mut().zip(row) {
                 column.push(*word);
@@ -129,19 +138,73 @@ impl Pane {
         }
         columns.extend(words.into_iter().map(|word| Arc::new(UInt64Array::from(word)) as ArrayRef));
         scratch.ptrs.clear();
-        scratch.ptrs.extend(order.iter().map(|id| self.table.rows_mut().ptr(*id)));
+        scratch.ptrs.extend(ids.iter().map(|id| self.table.rows_mut().ptr(*id)));
         let rows = self.table.rows_mut().rows(&scratch.ptrs);
         for accumulator in &layout.sides {
             let placed = &plan.accumulators[*accumulator];
             let side = &self.sides[*accumulator];
             let saved = placed.accumulator.save(&rows, width + placed.offset, side)?;
-            columns
-                .push(Arc::new(saved.unwrap_or_else(|| LargeBinaryArray::new_null(order.len()))));
+            columns.push(Arc::new(saved.unwrap_or_else(|| LargeBinaryArray::new_null(ids.len()))));
         }
-        let options = RecordBatchOptions::new().with_row_count(Some(order.len()));
+        let options = RecordBatchOptions::new().with_row_count(Some(ids.len()));
         let schema = Arc::clone(&layout.schema);
         Ok(RecordBatch::try_new_with_options(schema, columns, &options)
             .expect("columns of the layout's types, of one length"))
+    }
+
+    /// The least and the largest hash of a key, high halves only; none if the pane is empty.
+    pub(crate) fn hash_halves(&self, scratch: &mut Scratch) -> Option<RangeInclusive<u32>> {
+        let mut range: Option<(u32, u32)> = None;
+        self.for_each_half(scratch, |half, _| {
+            let (least, largest) = range.unwrap_or((half, half));
+            range = Some((least.min(half), largest.max(half)));
+        });
+        range.map(|(least, largest)| least..=largest)
+    }
+
+    /// Lists the rows whose keys' hashes have their high halves in `halves`, in the order of these: each the half and,
+    /// below it, the row's id. That is the order of key groups too, which are ranges of hashes.
+    pub(crate) fn order_by_hash(
+        &self,
+        halves: &RangeInclusive<u32>,
+        scratch: &mut Scratch,
+        order: &mut Vec<u64>,
+    ) {
+        order.clear();
+        self.for_each_half(scratch, |half, id| {
+            if halves.contains(&half) {
+                order.push((u64::from(half) << 32) | u64::from(id));
+            }
+        });
+        order.sort_unstable();
+    }
+
+    fn for_each_half(&self, scratch: &mut Scratch, mut visit: impl FnMut(u32, u32)) {
+        let len = u32::try_from(self.len()).expect("row ids are 32 bits");
+        for start in (0..len).step_by(LOOKUP_ROWS) {
+            let ids = start..(start + LOOKUP_STEP).min(len);
+            self.table.export_keys(ids.clone(), &mut scratch.keys);
+            for (id, hash) in ids.zip(&scratch.keys.hashes) {
+                visit(half_of(*hash), id);
+            }
+        }
+    }
+
+    /// The image of rows that were listed by [`Pane::order_by_hash`].
+    ///
+    /// # Errors
+    /// If an accumulator's state cannot be saved.
+    pub(crate) fn image_of_listed(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        listed: &[u64],
+        scratch: &mut Scratch,
+    ) -> Result<RecordBatch, Unsaved> {
+        #[expect(clippy::cast_possible_truncation, reason = "the low half is the id")]
+        let ids = listed.iter().map(|entry| *entry as u32).collect::<Vec<_>>();
+        let groups = listed.iter().map(|entry| layout.group_of(*entry)).collect();
+        self.image_of(plan, layout, (groups, &ids), scratch)
     }
 
     /// Takes the keys and states of an image, or of a slice of one, into this pane, which has none of these keys: each
@@ -171,6 +234,26 @@ impl Pane {
         Ok(())
     }
 
+    /// The same, merged with what the pane holds of the same keys. `between` is an empty pane.
+    ///
+    /// # Errors
+    /// As [`Pane::restore`].
+    pub(crate) fn restore_merging(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        image: &RecordBatch,
+        (between, scratch): (&mut Self, &mut Scratch),
+    ) -> Result<(), Damaged> {
+        for start in (0..image.num_rows()).step_by(LOOKUP_ROWS) {
+            let rows = LOOKUP_ROWS.min(image.num_rows() - start);
+            between.restore(plan, layout, &image.slice(start, rows), scratch)?;
+            self.absorb(plan, between, scratch);
+            between.clear();
+        }
+        Ok(())
+    }
+
     fn restore_piece(
         &mut self,
         plan: &Plan,
@@ -178,31 +261,75 @@ impl Pane {
         image: &RecordBatch,
         scratch: &mut Scratch,
     ) -> Result<(), Damaged> {
-        encode(layout, image, plan.isa, &mut scratch.keys)?;
-        let groups = image.column(0).as_primitive::<UInt16Type>().values();
-        let right = scratch.keys.hashes.iter().map(|hash| layout.group_of(*hash));
-        if !right.eq(groups.iter().copied()) {
-            return Err(damaged("a key in another group"));
-        }
-        let count = u32::try_from(image.num_rows()).expect("a piece is short");
+        let mut keys = std::mem::take(&mut scratch.keys);
+        let restored = keys_of(layout, image, plan.isa, &mut keys).and_then(|()| {
+            self.restore_rows(plan, layout, (image, &keys, 0..image.num_rows()), scratch)
+        });
+        scratch.keys = keys;
+        restored
+    }
+
+    /// Takes rows of an image in, at most [`LOOKUP_ROWS`], whose keys are given and none of which is in this pane.
+    fn restore_rows(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        (image, keys, range): (&RecordBatch, &KeyBatch, Range<usize>),
+        scratch: &mut Scratch,
+    ) -> Result<(), Damaged> {
         scratch.selection.clear();
-        scratch.selection.extend(0..count);
-        self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
+        scratch
+            .selection
+            .extend(range.clone().map(|row| u32::try_from(row).expect("a short image")));
+        self.table.lookup(plan.isa, keys, &scratch.selection, &mut scratch.ptrs);
         let width = self.table.width();
         let columns = layout.words(image);
         let mut rows = self.table.rows_mut().rows(&scratch.ptrs);
         rows.for_each(width, layout.words, |k, words| {
             for (word, column) in words.iter_mut().zip(&columns) {
-                *word = column[k];
+                *word = column[range.start + k];
             }
         });
         for (i, (placed, side)) in plan.accumulators.iter().zip(&mut self.sides).enumerate() {
             let beside = layout.beside(image, i);
+            let beside = beside.map(|beside| beside.slice(range.start, range.len()));
             let (one, offset) = (&placed.accumulator, width + placed.offset);
-            one.restore(&mut rows, offset, side, beside)?;
+            one.restore(&mut rows, offset, side, beside.as_ref())?;
         }
         Ok(())
     }
+
+    /// Takes rows of an image in and merges them with those here; `keys` are those of the image
+    /// ([`keys_of`]). `between` is an empty pane, and is one again afterwards. If `are_new`, none of the keys is in
+    /// this pane, which takes less time.
+    ///
+    /// # Errors
+    /// As [`Pane::restore`].
+    pub(crate) fn take_in(
+        &mut self,
+        plan: &Plan,
+        layout: &ImageLayout,
+        (image, keys, rows): (&RecordBatch, &KeyBatch, Range<usize>),
+        (between, are_new): (&mut Self, bool),
+        scratch: &mut Scratch,
+    ) -> Result<(), Damaged> {
+        for start in rows.clone().step_by(LOOKUP_ROWS) {
+            let piece = start..(start + LOOKUP_ROWS).min(rows.end);
+            if are_new {
+                self.restore_rows(plan, layout, (image, keys, piece), scratch)?;
+            } else {
+                between.restore_rows(plan, layout, (image, keys, piece), scratch)?;
+                self.absorb(plan, between, scratch);
+                between.clear();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The half of a hash that decides on the key group.
+pub(crate) fn half_of(hash: u64) -> u32 {
+    u32::try_from(hash >> 32).expect("the high half")
 }
 
 fn damaged(found: impl Into<String>) -> Damaged {
@@ -214,7 +341,10 @@ fn damaged(found: impl Into<String>) -> Damaged {
 }
 
 /// The keys of an image, hashed.
-fn encode(
+///
+/// # Errors
+/// If they are not those that its key groups are of.
+pub(crate) fn keys_of(
     layout: &ImageLayout,
     image: &RecordBatch,
     isa: Isa,
@@ -222,6 +352,10 @@ fn encode(
 ) -> Result<(), Damaged> {
     layout.keys.encode(image, out).map_err(|e| damaged(e.to_string()))?;
     out.hash_all(isa);
+    let groups = image.column(0).as_primitive::<UInt16Type>().values();
+    if !out.hashes.iter().map(|hash| layout.group_of(*hash)).eq(groups.iter().copied()) {
+        return Err(damaged("a key in another group"));
+    }
     Ok(())
 }
 
