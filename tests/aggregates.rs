@@ -176,6 +176,7 @@ fn try_seed(seed: u64, hot: &mut (u64, u64)) -> Result<(), String> {
                 skew: "off",
                 isa: Isa::PORTABLE,
                 memory: None,
+                rescale: None,
             };
             let mut run = |config: &Config| {
                 let ran = feed::run(&case, config);

@@ -39,8 +39,9 @@ use crate::error::RunError;
 use crate::key::group::check_parts;
 use crate::state::pane::Pane;
 
-/// How long this thread waits for a shard before it looks whether the run still goes on.
-const LOOK: Duration = Duration::from_millis(1);
+/// How long this thread waits for a shard before it looks whether the run still goes on, and whether a handle that nobody
+/// uses can hand on more.
+const LOOK: Duration = Duration::from_micros(50);
 
 /// Panes with memory that is there, for each new shard, at most.
 const WARM_PANES_MAX: u64 = 4;
