@@ -54,6 +54,10 @@ bench-skew *OPTIONS: release
 bench-scale *OPTIONS: release
     python3 perf-reports/scripts/scale.py {{OPTIONS}}
 
+# Checkpoints: of a million keys, throughput beside them, alignment beside a hot key with skew handling off and on.
+bench-checkpoints:
+    cargo bench --manifest-path benches/Cargo.toml --bench checkpoints
+
 # DuckDB, Polars, DataFusion, ClickHouse and timely beside Saltmill: perf-reports/DATE-peers (--rows 50M, --quick).
 bench-peers *OPTIONS: release
     cargo build --quiet --release --manifest-path benches/peers/timely/Cargo.toml
