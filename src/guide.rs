@@ -119,10 +119,11 @@
 //!
 //! # State
 //!
-//! State is in memory, or on disk beyond a [limit](crate::JobBuilder::memory_limit): for each open window and key 8 bytes of index, the key, and what the aggregates keep (sum,
-//! min, max and count of a number: 48 bytes in all with an integer key). Large tables ask for huge pages. A
-//! window's memory is used again by later ones. State of your own, with timers, is a
-//! [keyed process](crate::process): it stays for ever unless it [clears](crate::process::Context::clear) itself.
+//! State is in memory, or on disk beyond a [limit](crate::JobBuilder::memory_limit): for each open window and key
+//! 8 bytes of index, the key, and what the aggregates keep (sum, min, max and count of a number: 48 bytes in all
+//! with an integer key). Large tables ask for huge pages. A window's memory is used again by later ones. State of
+//! your own, with timers, is a [keyed process](crate::process): it stays for ever unless it
+//! [clears](crate::process::Context::clear) itself.
 //!
 //! # Failure
 //!

@@ -110,9 +110,9 @@ pub trait CustomAggregate: Debug + Send + Sync + Sized + 'static {
         0
     }
 
-    /// Appends `state` to `out`, for checkpoints and savepoints, in a form that [`CustomAggregate::load`] takes
-    /// back. Write numbers in one byte order, and sets and maps in one order, so that equal states have equal
-    /// bytes. A job that is to be saved asks this of the default state before it starts.
+    /// Appends `state` to `out`, for checkpoints, savepoints and limits of memory, in a form that
+    /// [`CustomAggregate::load`] takes back. Write numbers in one byte order, and sets and maps in one order, so that
+    /// equal states have equal bytes. A job that is to be saved asks this of the default state before it starts.
     ///
     /// ```
     /// # use saltmill::aggregate::{CustomAggregate, GroupedRows};

@@ -248,8 +248,7 @@ impl OpenWindows {
             )?;
             recycle(&mut self.spare, whole);
         }
-        self.reopen(end, parts);
-        Ok(())
+        self.reopen(end, parts)
     }
 
     /// What is due at `point` where late rows are allowed: the result of the window that ends there, and
@@ -308,12 +307,11 @@ impl OpenWindows {
             self.given.insert(end, given);
             recycle(&mut self.spare, whole);
         }
-        self.reopen(point, parts);
-        Ok(())
+        self.reopen(point, parts)
     }
 
     /// Puts parts back under the windows that are left of their spans after `end`.
-    fn reopen(&mut self, end: i64, parts: Vec<(Span, Pane)>) {
+    fn reopen(&mut self, end: i64, parts: Vec<(Span, Pane)>) -> Result<(), RunError> {
         let job = Arc::clone(&self.job);
         for (span, mut pane) in parts {
             let Some(windows) = job.windows.as_ref().filter(|_| span.last > end) else {
@@ -325,11 +323,14 @@ impl OpenWindows {
                 if other.len() > pane.len() {
                     std::mem::swap(&mut other, &mut pane);
                 }
-                pane.absorb(&job.plan, &mut other, &mut self.scratch);
+                if !self.set_aside(span, &pane, &mut other)? {
+                    pane.absorb(&job.plan, &mut other, &mut self.scratch);
+                }
                 recycle(&mut self.spare, other);
             }
             self.open.insert(span, pane);
         }
+        Ok(())
     }
 
     fn bounds(&self, end: i64) -> Bounds {
@@ -369,7 +370,7 @@ impl OpenWindows {
             });
         };
         if self.sessions.is_some() {
-            if self.has_spilled() {
+            if self.copies_sessions_from_runs() {
                 return self.snapshot_session_runs(windows, give);
             }
             return self.snapshot_sessions(windows, give);
@@ -382,7 +383,7 @@ impl OpenWindows {
         }
         for (end, spans) in by_end {
             let bounds = self.bounds(end);
-            if spans.iter().any(|span| self.is_on_disk(span)) {
+            if self.merges_runs(&spans) {
                 self.snapshot_runs(bounds, &spans, give)?;
                 continue;
             }

@@ -40,6 +40,9 @@ const INDEX_CACHED: usize = if cfg!(test) { 128 } else { 8192 };
 /// searches that go on past the first slot are mispredicted.
 const INDEX_SPARSE: usize = if cfg!(test) { 128 } else { 8192 };
 
+/// Bytes that a key is taken to have as long as none has come, if keys are bytes.
+const LONG_BYTES: usize = 64;
+
 /// Entries of an empty table's index: small, since a pane may have few keys, and enough that its first keys
 /// do not make it grow.
 const INDEX_MIN: usize = 128;
@@ -130,7 +133,8 @@ impl Table {
     }
 
     /// Bytes of memory beyond [`Table::reserved`] that the table takes at most while `keys` new keys come: an index
-    /// that grows is there twice, old and new. Bytes of long keys are taken for as long as they were on the average.
+    /// that grows is there twice, old and new. Long keys are taken for as long
+    /// as they were on the average.
     pub(crate) fn growth(&self, keys: usize) -> usize {
         let all = self.len() + keys;
         let index = if all <= self.keys_max {
@@ -138,7 +142,8 @@ impl Table {
         } else {
             sys::reserved(index_capacity(all) * size_of::<u64>())
         };
-        let long = self.arena.bytes().checked_div(self.len()).map_or(0, |bytes| bytes * keys);
+        let first = if self.width == 2 { LONG_BYTES } else { 0 };
+        let long = self.arena.bytes().checked_div(self.len()).unwrap_or(first) * keys;
         self.rows.growth(keys) + index + self.arena.growth(long)
     }
 

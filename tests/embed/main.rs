@@ -4,3 +4,4 @@ mod appender;
 mod failure;
 mod process;
 mod results;
+mod memory;

@@ -111,7 +111,16 @@ impl Config {
             isa: *rng.pick(&Isa::available()),
             rescale: rng.percent(40).then(|| rng.next()),
             // Nothing at all stays in memory, a little, or about all there is.
-            memory: *rng.pick(&[None, None, None, Some(1), Some(100_000), Some(1_000_000)]),
+            memory: *rng.pick(&[
+                None,
+                None,
+                None,
+                None,
+                None,
+                Some(1),
+                Some(100_000),
+                Some(1_000_000),
+            ]),
         }
     }
 }

@@ -17,6 +17,9 @@ const ENGINE_BYTES: u64 = 24 << 20;
 /// of hot keys (bounded in `runtime/intake.rs`), and what writing and merging runs takes.
 const WORKER_BYTES: u64 = 24 << 20;
 
+/// The part of the limit that goes into what was not foreseen: fragments, and pages that are given back late.
+const OVERHEAD: u64 = 32;
+
 /// A shard whose state cannot be written to disk may have so much of it whatever the limit.
 const STATE_BYTES_MIN: usize = 1 << 20;
 
@@ -33,6 +36,8 @@ pub(super) struct Budget {
     /// That pane, and what it took then.
     pub(super) last: Option<(Span, usize)>,
     layout: ImageLayout,
+    /// Whether all aggregates can be written to disk.
+    can_spill: bool,
     files: SpillFiles,
     /// Runs of open spans; besides, there may be a pane.
     pub(super) open: BTreeMap<Span, Vec<Run>>,
@@ -58,6 +63,7 @@ impl Budget {
             last: None,
             files: SpillFiles::new(&memory.spill_dir, layout.schema()),
             layout,
+            can_spill: job.plan.check_can_save().is_ok(),
             open: BTreeMap::new(),
             given: BTreeMap::new(),
             sessions: Vec::new(),
@@ -68,6 +74,15 @@ impl Budget {
     /// Whether there is room for `more` bytes.
     pub(super) fn has_room(&self, more: usize) -> bool {
         self.used.saturating_add(more) <= self.bytes
+    }
+
+    /// Whether there is no room for what these panes come to when they are merged in memory, and there is another
+    /// way.
+    pub(super) fn is_too_much<'a>(&self, panes: impl Iterator<Item = &'a Pane>) -> bool {
+        let (count, bytes) =
+            panes.fold((0, 0), |(count, bytes), pane| (count + 1, bytes + pane.reserved()));
+        // Twice, as an index that grows is there twice.
+        self.can_spill && count > 1 && !self.has_room(2 * bytes)
     }
 
     /// Whether the state in memory is so small that a copy of it does not matter.
@@ -213,7 +228,7 @@ impl Budget {
 
 /// Bytes for the state of one shard: what is left of the limit, and at least a half of it.
 fn state_bytes(limit: u64, workers: usize) -> u64 {
-    let others = ENGINE_BYTES + WORKER_BYTES * workers as u64;
+    let others = ENGINE_BYTES + WORKER_BYTES * workers as u64 + limit / OVERHEAD;
     limit.saturating_sub(others).max(limit / 2) / workers as u64
 }
 
@@ -236,4 +251,73 @@ fn check_keys(panes: &[Pane], budget: usize) -> Result<(), RunError> {
 /// A number of bytes to be read by a person.
 fn bytes_text(bytes: usize) -> String {
     if bytes < 1 << 20 { format!("{bytes} bytes") } else { format!("{} MiB", bytes >> 20) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringArray};
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::aggregate::spec::Aggregate;
+    use crate::key::batch::KeyBatch;
+
+    #[test]
+    fn shards_share_what_is_left_of_the_limit() {
+        const MB: u64 = 1_000_000;
+        for (limit, workers, expected) in [
+            (1_000 * MB, 2, 446_626_264),
+            (1_000 * MB, 7, 109_631_915),
+            // Too little for what is not state: a half of it.
+            (50 * MB, 2, 12_500_000),
+            (1, 7, 0),
+        ] {
+            assert_eq!(state_bytes(limit, workers), expected, "{limit} of {workers}");
+        }
+    }
+
+    proptest! {
+        /// The check before a run of rows is right only if no pane takes more than it said.
+        #[test]
+        fn a_pane_grows_by_no_more_than_was_said(
+            batches in proptest::collection::vec(1_usize..900, 1..40),
+            (text, clears) in (any::<bool>(), any::<bool>()),
+        ) {
+            let rows = |start: usize, rows: usize| {
+                let key = |row: usize| format!("a key of more than twelve bytes {row:08}");
+                let numbers = (start..start + rows).map(|row| i64::try_from(row).ok()).collect::<Int64Array>();
+                let numbers: ArrayRef = Arc::new(numbers);
+                let texts: StringArray = (start..start + rows).map(|row| Some(key(row))).collect();
+                let columns = [("n", numbers), ("t", Arc::new(texts) as ArrayRef)];
+                RecordBatch::try_from_iter(columns).unwrap()
+            };
+            let job = Job::builder(rows(0, 1).schema())
+                .key([if text { "t" } else { "n" }])
+                .aggregates(Aggregate::parse_list("count, sum(n), min(n), max(n)").unwrap())
+                .workers(1)
+                .build()
+                .unwrap();
+            let mut pane = Pane::new(&job.keys, &job.plan);
+            let (mut scratch, mut keys, mut start) = (Scratch::default(), KeyBatch::default(), 0);
+            for (i, count) in batches.into_iter().enumerate() {
+                let batch = rows(start, count);
+                start += count;
+                job.keys.encode(&batch, &mut keys).unwrap();
+                keys.hash_all(job.plan.isa);
+                let inputs = job.plan.inputs.iter();
+                let columns = inputs.map(|input| input.read(&batch, job.isa).unwrap()).collect::<Vec<_>>();
+                let selection = (0..u32::try_from(count).unwrap()).collect::<Vec<_>>();
+                let most = pane.reserved() + pane.growth(count);
+                pane.update(&job.plan, &keys, &columns, &selection, &mut scratch);
+                prop_assert!(pane.reserved() <= most, "{} of {most}", pane.reserved());
+                prop_assert!(pane.bytes() <= pane.reserved());
+                if clears && i % 5 == 4 {
+                    pane.clear();
+                    prop_assert!(pane.reserved() > 0, "memory that is kept counts");
+                }
+            }
+        }
+    }
 }

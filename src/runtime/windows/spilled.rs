@@ -209,7 +209,8 @@ impl OpenWindows {
             let (span, of) = first.remove_entry();
             runs.insert(span, of);
         }
-        if runs.is_empty() && budget.given.is_empty() && budget.sessions.is_empty() {
+        let on_disk = !runs.is_empty() || !budget.given.is_empty() || !budget.sessions.is_empty();
+        if !on_disk && !budget.is_too_much(parts.iter().map(|(_, pane)| pane)) {
             return Ok(None);
         }
         let job = Arc::clone(&self.job);
@@ -434,6 +435,40 @@ impl OpenWindows {
     /// Whether a span has runs on disk.
     pub(super) fn is_on_disk(&self, span: &Span) -> bool {
         self.budget.as_ref().is_some_and(|budget| budget.open.contains_key(span))
+    }
+
+    /// Whether these spans are to be merged from runs: some are on disk, or there is no room for the whole.
+    pub(super) fn merges_runs(&self, spans: &[Span]) -> bool {
+        let panes = || spans.iter().filter_map(|span| self.open.get(span));
+        spans.iter().any(|span| self.is_on_disk(span))
+            || self.budget.as_ref().is_some_and(|budget| budget.is_too_much(panes()))
+    }
+
+    /// Whether sessions as they stand are to be found from runs.
+    pub(super) fn copies_sessions_from_runs(&self) -> bool {
+        let open = self.sessions.iter().map(Sessions::open);
+        let mut panes = self.open.values().chain(open);
+        self.has_spilled()
+            || self.budget.as_ref().is_some_and(|budget| budget.is_too_much(&mut panes))
+    }
+
+    /// Puts a pane aside whose rows belong to a span that has a pane already, if there is no room to merge them.
+    pub(super) fn set_aside(
+        &mut self,
+        span: Span,
+        pane: &Pane,
+        other: &mut Pane,
+    ) -> Result<bool, RunError> {
+        let Self { budget, scratch, job, .. } = self;
+        let Some(budget) = budget else { return Ok(false) };
+        if !budget.is_too_much([pane, &*other].into_iter()) {
+            return Ok(false);
+        }
+        let run = budget.write(job, other, scratch)?;
+        if run.rows() > 0 {
+            budget.add_open(job, span, run, scratch)?;
+        }
+        Ok(true)
     }
 
     /// Makes room for so many rows of a section of a checkpoint.
