@@ -63,6 +63,8 @@ pub(crate) struct Shard {
     /// The last barrier passed, and the next one if it has come of some producer.
     barrier: u64,
     aligning: Option<Aligning>,
+    /// When the first barrier came that this shard has not passed.
+    barrier_since: Option<Instant>,
     /// What takes the place of aggregates.
     process: Option<Box<dyn AtShard>>,
     /// The largest watermark of any producer so far.
@@ -94,7 +96,6 @@ pub(crate) struct ShardStats {
 #[derive(Debug)]
 struct Aligning {
     barrier: u64,
-    since: Instant,
     /// Whether this shard has given the others all buckets that lie before it.
     has_given: bool,
 }
@@ -153,6 +154,7 @@ impl Shard {
             barrier: topology.barrier,
             topology,
             aligning: None,
+            barrier_since: None,
             changed: false,
             early_at: Instant::now(),
             stats: ShardStats::default(),
@@ -355,6 +357,7 @@ impl Shard {
         inbound.ended |= message.end;
         if let Some(barrier) = message.barrier {
             inbound.barrier = barrier;
+            self.barrier_since.get_or_insert_with(Instant::now);
         }
         self.stats.messages += 1;
         if self.stats.messages >= self.stats.check_at {

@@ -162,6 +162,11 @@ impl Table {
         self.rows.row(id)
     }
 
+    /// Asks the processor to load row `id`.
+    pub(crate) fn prefetch_row(&self, id: u32) {
+        self.rows.ptr(id).prefetch(self.row_words);
+    }
+
     /// The rows.
     pub(crate) fn rows_mut(&mut self) -> &mut RowStore {
         &mut self.rows
@@ -541,7 +546,13 @@ impl DecodeKeys for ListedKeys<'_> {
     }
 
     fn words(&self) -> (Vec<u64>, Option<NullBuffer>) {
-        let words = self.ids.iter().map(|id| self.table.rows.row(*id)[0]).collect();
+        let word = |(k, id): (usize, &u32)| {
+            if let Some(ahead) = self.ids.get(k + DISTANCE) {
+                self.table.prefetch_row(*ahead);
+            }
+            self.table.rows.row(*id)[0]
+        };
+        let words = self.ids.iter().enumerate().map(word).collect();
         let null = self.table.null_row;
         (words, null.map(|null| self.ids.iter().map(|id| *id != null).collect()))
     }

@@ -26,7 +26,7 @@ impl Shard {
     pub(super) fn begin_alignment(&mut self) {
         let barrier = self.engine.barriers.wanted();
         if barrier > self.barrier && self.aligning.is_none() {
-            self.aligning = Some(Aligning { barrier, since: Instant::now(), has_given: false });
+            self.aligning = Some(Aligning { barrier, has_given: false });
         }
     }
 
@@ -49,7 +49,7 @@ impl Shard {
 
     /// Passes the barrier if it has come of all producers: gives an image of the state, and goes on.
     pub(super) fn try_cut(&mut self) -> Result<(), RunError> {
-        let Some(&Aligning { barrier, since, has_given }) = self.aligning.as_ref() else {
+        let Some(&Aligning { barrier, has_given }) = self.aligning.as_ref() else {
             return Ok(());
         };
         let engine = Arc::clone(&self.engine);
@@ -66,7 +66,7 @@ impl Shard {
             if !has_given {
                 self.give_all_buckets(exchange);
                 exchange.give_before(self.id, barrier);
-                self.aligning = Some(Aligning { barrier, since, has_given: true });
+                self.aligning = Some(Aligning { barrier, has_given: true });
                 topology.notify_all();
             }
             if !exchange.all_given_before(barrier) {
@@ -74,7 +74,7 @@ impl Shard {
             }
             self.take_buckets()?;
         }
-        let alignment = since.elapsed();
+        let alignment = self.barrier_since.map(|since| since.elapsed()).unwrap_or_default();
         if engine.barriers.is_rescale(barrier) {
             // Where the run ends, it ends with the shards it has.
             if !(engine.closing.load(Ordering::SeqCst) && self.all_ended()) {
@@ -104,6 +104,7 @@ impl Shard {
 
     fn pass(&mut self, barrier: u64) {
         self.aligning = None;
+        self.barrier_since = None;
         self.barrier = barrier;
         for inbound in &self.inbound {
             // Who was held back may have waited for room.

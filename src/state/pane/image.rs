@@ -23,6 +23,9 @@ use crate::key::group::key_group;
 /// Name of the column of key groups.
 pub(crate) const GROUP: &str = "key_group";
 
+/// Rows are asked of memory so many before they are read.
+const AHEAD: usize = 16;
+
 /// How panes of one job are laid out as columns.
 #[derive(Debug, Clone)]
 pub(crate) struct ImageLayout {
@@ -130,7 +133,10 @@ impl Pane {
         columns.extend(layout.keys.decode(&self.table.listed_keys(ids)));
         let width = self.table.width();
         let mut words = vec![Vec::with_capacity(ids.len()); layout.words];
-        for id in ids {
+        for (k, id) in ids.iter().enumerate() {
+            if let Some(ahead) = ids.get(k + AHEAD) {
+                self.table.prefetch_row(*ahead);
+            }
             let row = &self.table.row(*id)[width..];
             for (column, word) in words.iter_mut().zip(row) {
                 column.push(*word);
