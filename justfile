@@ -28,9 +28,14 @@ tidy:
 differential SEEDS="200":
     SALTMILL_SEEDS={{SEEDS}} cargo test --test differential
 
-# Exhaustive interleavings of the ring.
+# Exhaustive interleavings of the ring, and of readers with what frees memory.
 loom:
     cargo test --manifest-path loom/Cargo.toml
+
+# The stress test of readers under AddressSanitizer; needs nightly.
+asan:
+    RUSTFLAGS=-Zsanitizer=address cargo +nightly test --no-default-features --target x86_64-unknown-linux-gnu \
+        --target-dir target/asan --test readers
 
 # Fuzz a target (csv, engine, table, text, window) for so many seconds; needs nightly.
 fuzz TARGET SECONDS="60":
@@ -66,6 +71,10 @@ bench-peers *OPTIONS: release
 # Open-loop latency, cold keys beside a hot one, one row through an appender: perf-reports/DATE-latency.
 bench-latency *OPTIONS:
     python3 perf-reports/scripts/latency.py {{OPTIONS}}
+
+# Reads beside a writer at full speed: their latency, and what they cost the writer (-- --seconds 2 --rounds 5).
+bench-readers *OPTIONS:
+    cargo bench --manifest-path benches/Cargo.toml --bench readers {{OPTIONS}}
 
 # The HTTP service under mixed load, with restarts: rows conserved, memory flat.
 soak SECONDS="600":

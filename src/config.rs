@@ -115,6 +115,8 @@ pub struct Job {
     pub(crate) alignment: Option<Alignment>,
     /// How often open windows give early results.
     pub(crate) emit_every: Option<Duration>,
+    /// Whether other threads may read the state.
+    pub(crate) readers: bool,
     /// Type of window bounds.
     pub(crate) bound_type: Option<DataType>,
     /// For session windows, the gap, and where the times of a key's rows stand among its aggregates.
@@ -162,6 +164,7 @@ impl Job {
             clock: None,
             alignment: None,
             emit_every: None,
+            readers: false,
             window: Window::None,
             aggregates: Vec::new(),
             workers: None,
@@ -291,6 +294,7 @@ pub struct JobBuilder {
     clock: Option<Clock>,
     alignment: Option<Alignment>,
     emit_every: Option<Duration>,
+    readers: bool,
     window: Window,
     aggregates: Vec<Aggregate>,
     workers: Option<usize>,
@@ -365,6 +369,14 @@ impl JobBuilder {
     /// asked, which happens each time; handles hand them on when they are used. Default: never.
     pub fn emit_every(mut self, every: Duration) -> Self {
         self.emit_every = Some(every);
+        self
+    }
+
+    /// Lets other threads read the current aggregates of any key while the engine runs, without locks, through
+    /// [`Engine::reader`](crate::Engine::reader). Costs a word for each key and window, a few percent of the time, and
+    /// with hopping windows a copy where spans of windows are united. Default: no.
+    pub fn readers(mut self, readers: bool) -> Self {
+        self.readers = readers;
         self
     }
 
@@ -502,16 +514,9 @@ impl JobBuilder {
     /// Validates the description.
     pub fn build(mut self) -> Result<Job, ConfigError> {
         self.validate_process()?;
+        self.validate_readers()?;
+        self.validate_limits()?;
         let workers = self.validated_workers()?;
-        positive("ring capacity", self.ring_capacity, 1 << 16)?;
-        positive("batch size", self.batch_rows, 1 << 24)?;
-        positive("memory limit", usize::from(self.memory_limit != Some(0)), usize::MAX)?;
-        if self.memory_limit.is_none() && self.spill_dir.is_some() {
-            let text =
-                "a spill directory is for state beyond a memory limit; set one (--memory-limit)";
-            return Err(ConfigError::Inconsistent(text.to_owned()));
-        }
-        positive("limit of open windows", self.open_windows_max, usize::MAX)?;
         let mut key_columns = Vec::with_capacity(self.keys.len());
         for name in &self.keys {
             let column = find_column(&self.schema, name, "key")?;
@@ -559,6 +564,7 @@ impl JobBuilder {
             clock,
             alignment: self.alignment,
             emit_every: self.emit_every,
+            readers: self.readers,
             bound_type,
             sessions,
             revision,
@@ -582,6 +588,38 @@ impl JobBuilder {
         };
         job.skew_policy()?;
         Ok(job)
+    }
+
+    fn validate_limits(&self) -> Result<(), ConfigError> {
+        positive("ring capacity", self.ring_capacity, 1 << 16)?;
+        positive("batch size", self.batch_rows, 1 << 24)?;
+        positive("memory limit", usize::from(self.memory_limit != Some(0)), usize::MAX)?;
+        if self.memory_limit.is_none() && self.spill_dir.is_some() {
+            let text =
+                "a spill directory is for state beyond a memory limit; set one (--memory-limit)";
+            return Err(ConfigError::Inconsistent(text.to_owned()));
+        }
+        positive("limit of open windows", self.open_windows_max, usize::MAX)
+    }
+
+    /// Refuses readers of what has no rows of a fixed size.
+    fn validate_readers(&self) -> Result<(), ConfigError> {
+        let (what, instead) = match (&self.process, self.window) {
+            _ if !self.readers => return Ok(()),
+            _ if self.memory_limit.is_some() => (
+                "a reader of state that may be on disk",
+                "leave the memory limit out, or take results into a `Latest`",
+            ),
+            (Some(_), _) => {
+                ("a reader of the state of a process", "let the process give what is to be seen")
+            }
+            (None, Window::Session { .. }) => (
+                "a reader of session windows",
+                "take early results (emit_every) into a `Latest`, or `Engine::snapshot`",
+            ),
+            _ => return Ok(()),
+        };
+        Err(ConfigError::Unsupported { what: what.to_owned(), instead: instead.to_owned() })
     }
 
     /// Refuses a job with nothing to do, and what a process has no use for.

@@ -16,6 +16,7 @@
 //! | a function called with each batch | [`Callback`](crate::Callback) |
 //! | the newest result of a key, at any time | [`Latest`](crate::Latest) |
 //! | all of them, in a test | [`Collected`](crate::Collected) |
+//! | a key's state as it is now, in less than a microsecond | [`Engine::reader`](crate::Engine::reader) |
 //! | the state as it is now, between results | [`Engine::snapshot`](crate::Engine::snapshot) |
 //!
 //! Sinks are called on the shards' threads: one that waits holds its shard back, and through it the producers.
@@ -124,6 +125,23 @@
 //! with an integer key). Large tables ask for huge pages. A window's memory is used again by later ones. State of
 //! your own, with timers, is a [keyed process](crate::process): it stays for ever unless it
 //! [clears](crate::process::Context::clear) itself.
+//!
+//! # Readers
+//!
+//! A job built with [`readers`](crate::JobBuilder::readers) lets any thread ask for a key's current aggregates, in
+//! every open window, without a lock and without the shards taking notice ([`Reader`](crate::Reader)):
+//! [`each_int`](crate::Reader::each_int) gives plain numbers for integer keys, [`get`](crate::Reader::get) takes any
+//! key and gives a batch like the results, [`scan`](crate::Reader::scan) goes through key groups. What is read is a
+//! state that the key had at one instant: of each producer all its rows up to some row, in all aggregates, hot keys
+//! like others. Rows count when the shard (or, of a hot key, the producer) has aggregated them, so they lag
+//! behind `push` by what lies in the rings.
+//!
+//! That costs each key and window a word or two of memory, and the writer about a twentieth of its speed. It cannot
+//! show what does not lie in the key's row: sets, sketches, medians, texts and lists, and sums of floats of very
+//! different sizes; `get` names the aggregate then, and [`select`](crate::Reader::select) makes a reader of the
+//! others. Session windows and processes have no readers. For these there are
+//! [`Engine::snapshot`](crate::Engine::snapshot) and early results ([`emit_every`](crate::JobBuilder::emit_every)) into
+//! [`Latest`](crate::Latest).
 //!
 //! # Failure
 //!

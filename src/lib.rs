@@ -92,6 +92,7 @@ pub use runtime::engine::{Engine, EngineBuilder, MetricsReader};
 pub use runtime::ingest::{Ingest, TryPushError};
 pub use runtime::latest::Latest;
 pub use runtime::metrics::Metrics;
+pub use runtime::reader::{ReadError, Reader};
 pub use runtime::report::RunReport;
 pub use runtime::sink::{Callback, Collected, Receiver, Sink, WhenFull, channel, channel_with};
 pub use time::window::Window;

@@ -4,6 +4,7 @@
 #![allow(unsafe_code, reason = "raw memory and a prefetch hint")]
 
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use memmap2::MmapMut;
 
@@ -91,6 +92,44 @@ impl WordChunk {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.words) }
     }
 
+    /// Writes a word, also while other threads read it as an atomic one: they see all that was written before. The
+    /// only way to write to a chunk that others share.
+    #[inline(always)]
+    pub(crate) fn publish(&self, at: usize, value: u64) {
+        assert!(at < self.words, "word {at} of {}", self.words);
+        let word = self.base.as_ptr().wrapping_add(at);
+        // SAFETY: the word lies in the chunk (asserted), is aligned and initialised, and lives as long as `self`. Who
+        // publishes is the chunk's one writer, so that plain reads through `words` are its own; others read atomically.
+        unsafe { AtomicU64::from_ptr(word) }.store(value, Ordering::Release);
+    }
+
+    /// `len` bytes from byte `start` on.
+    #[inline(always)]
+    pub(crate) fn bytes(&self, start: usize, len: usize) -> &[u8] {
+        let size = self.words * size_of::<u64>();
+        assert!(start <= size && len <= size - start, "bytes {start}+{len} of {size}");
+        let first = self.base.as_ptr().cast::<u8>().wrapping_add(start);
+        // SAFETY: the bytes lie in the chunk (asserted), which `self` owns, and all of it is initialised (zeroed).
+        unsafe { std::slice::from_raw_parts(first, len) }
+    }
+
+    /// Writes bytes from byte `start` on, to a chunk that others may share.
+    ///
+    /// # Safety
+    /// Nobody may read or write these bytes at the same time, nor hold a reference to any of them.
+    pub(crate) unsafe fn write_bytes(&self, start: usize, bytes: &[u8]) {
+        let size = self.words * size_of::<u64>();
+        assert!(
+            start <= size && bytes.len() <= size - start,
+            "bytes {start}+{} of {size}",
+            bytes.len()
+        );
+        let first = self.base.as_ptr().cast::<u8>().wrapping_add(start);
+        // SAFETY: the bytes lie in the chunk (asserted), which `self` owns; that nobody else uses them is the caller's
+        // promise, and so `bytes`, which somebody uses, does not overlap them.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), first, bytes.len()) };
+    }
+
     /// The words, to write.
     pub(crate) fn words_mut(&mut self) -> &mut [u64] {
         // SAFETY: as in `words`; `&mut self` makes it the only reference made through the chunk.
@@ -124,6 +163,22 @@ pub(crate) fn prefetch<T>(address: *const T) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = address;
+}
+
+/// The same for writing to a line that other processors may hold: they give it up now and not at the first write.
+#[inline(always)]
+pub(crate) fn prefetch_to_write<T>(address: *const T) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: as for `prefetch`, and it changes nothing but caches; processors without it do nothing (all of 64 bits
+    // take it for an instruction). By hand, since the compiler gives a plain prefetch where it is not told
+    // that the processor has it.
+    unsafe {
+        std::arch::asm!(
+            "prefetchw [{0}]", in(reg) address, options(nostack, preserves_flags, readonly)
+        );
+    };
+    #[cfg(not(target_arch = "x86_64"))]
+    prefetch(address);
 }
 
 /// Maps a whole file for reading.

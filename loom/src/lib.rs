@@ -1,8 +1,16 @@
-//! Every interleaving of two threads on the ring of `src/runtime/ring.rs`, as far as loom's bound reaches.
+//! Every interleaving of a few threads on the ring of `src/runtime/ring.rs` and the values of `src/runtime/grace.rs`,
+//! as far as loom's bound reaches.
 
 #[path = "../../src/runtime/ring.rs"]
 #[allow(dead_code, unreachable_pub, reason = "a part of another package")]
 mod ring;
+
+#[path = "../../src/runtime/grace.rs"]
+#[allow(dead_code, unreachable_pub, reason = "a part of another package")]
+mod grace;
+
+#[cfg(test)]
+mod grace_tests;
 
 #[cfg(test)]
 mod tests {

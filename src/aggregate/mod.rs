@@ -176,6 +176,17 @@ pub(crate) trait Accumulator: Debug + Send + Sync {
         side: &Side,
     ) -> Result<ArrayRef, Misfit>;
 
+    /// Whether the words of a row are all there is of a state, so that a copy of them is the state: of any, or of the
+    /// state in these words.
+    fn is_in_row(&self, _state: Option<&[u64]>) -> bool {
+        matches!(self.new_side(), Side::None)
+    }
+
+    /// The result `part` of one state without an array being made of it; none if it has no such form.
+    fn scalar(&self, _part: Part, _state: &[u64], _side: &Side) -> Option<Scalar> {
+        None
+    }
+
     /// Whether [`Accumulator::save`] works at all; if not, why. Asked before a job starts that is to be saved.
     fn can_save(&self) -> Result<(), Unsaved> {
         Ok(())
@@ -260,6 +271,39 @@ impl Part {
     /// Whether it is a count, which is there for every group.
     pub(crate) const fn is_count(self) -> bool {
         matches!(self, Self::Rows | Self::Values | Self::Distinct)
+    }
+}
+
+/// One result by itself, exact, whatever type the result column has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Scalar {
+    /// A group without a value has no sum, min, max or mean.
+    Null,
+    /// A count, a sum of integers, or the smallest or largest of integers, dates and times (in their unit) and
+    /// booleans (0 or 1).
+    Integer(i128),
+    /// A sum, mean, min or max of floats, or a mean of integers.
+    Float(f64),
+}
+
+impl Scalar {
+    /// The integer, if it is one that fits.
+    pub fn as_i64(self) -> Option<i64> {
+        match self {
+            Self::Integer(value) => value.try_into().ok(),
+            Self::Null | Self::Float(_) => None,
+        }
+    }
+
+    /// The number as a float, rounded if it is a large integer.
+    pub fn as_f64(self) -> Option<f64> {
+        match self {
+            #[expect(clippy::cast_precision_loss, reason = "as documented")]
+            Self::Integer(value) => Some(value as f64),
+            Self::Float(value) => Some(value),
+            Self::Null => None,
+        }
     }
 }
 

@@ -145,6 +145,10 @@ impl Accumulator for Moments {
         Side::Products(Vec::new())
     }
 
+    fn is_in_row(&self, state: Option<&[u64]>) -> bool {
+        state.is_none_or(|state| !state[1..].chunks_exact(exact::WORDS).any(exact::has_spill))
+    }
+
     fn update(
         &self,
         rows: &mut Rows<'_>,

@@ -17,7 +17,7 @@ use arrow::datatypes::DataType;
 
 use crate::aggregate::emit::States;
 use crate::aggregate::saved::{check_count, no_bytes, restore_each, save_each};
-use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved, wide};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Scalar, Side, Unsaved, wide};
 use crate::column::{self, Column};
 use crate::kernel::reduce::{MaskedReduce, Word};
 use crate::kernel::select::MaskedRows;
@@ -101,6 +101,26 @@ pub(super) trait Lane: Debug + Send + Sync + Sized + 'static {
         saved: Option<&[u8]>,
     ) -> Result<(), Damaged> {
         no_bytes(saved)
+    }
+
+    /// Whether all of a sum is in its words.
+    fn sum_is_in_row(_sum: &[u64]) -> bool {
+        true
+    }
+
+    /// A sum by itself, for lanes that have it.
+    fn scalar_sum(_sum: &[u64], _side: &Side) -> Option<Scalar> {
+        None
+    }
+
+    /// A mean by itself.
+    fn scalar_mean(_sum: &[u64], _side: &Side, _count: u64) -> Option<Scalar> {
+        None
+    }
+
+    /// A min or max by itself.
+    fn scalar_key(_key: &[u64]) -> Option<Scalar> {
+        None
     }
 
     /// The update for `flags`.
@@ -427,6 +447,30 @@ impl<L: Lane> Accumulator for Numbers<L> {
 
     fn new_side(&self) -> Side {
         if self.at.flags.has(Flags::SUM) { L::new_side() } else { Side::None }
+    }
+
+    fn is_in_row(&self, state: Option<&[u64]>) -> bool {
+        let sum = self.at.sum..self.at.min;
+        state.is_none_or(|state| sum.is_empty() || L::sum_is_in_row(&state[sum]))
+    }
+
+    fn scalar(&self, part: Part, state: &[u64], side: &Side) -> Option<Scalar> {
+        let at = self.at;
+        let count = state[at.count()];
+        match part {
+            Part::Rows => return Some(Scalar::Integer(state[0].into())),
+            Part::Values => return Some(Scalar::Integer(count.into())),
+            _ if at.flags.has(Flags::VALUES) && count == 0 => return Some(Scalar::Null),
+            _ => {}
+        }
+        let sum = at.sum..at.min;
+        match part {
+            Part::Sum | Part::SumDecimal => L::scalar_sum(&state[sum], side),
+            Part::Avg => L::scalar_mean(&state[sum], side, count.max(1)),
+            Part::Min => L::scalar_key(&state[at.min..at.min + L::KEY_WORDS]),
+            Part::Max => L::scalar_key(&state[at.max..at.max + L::KEY_WORDS]),
+            _ => None,
+        }
     }
 
     fn update(

@@ -23,7 +23,7 @@ use arrow::datatypes::{
 use crate::aggregate::number::{self, Emit, Flags, Lane, Layout, Update, update_compiled};
 use crate::aggregate::saved::{check_sum, no_bytes};
 use crate::aggregate::wide::{self, Magnitude};
-use crate::aggregate::{Damaged, Misfit, Side, exact_float};
+use crate::aggregate::{Damaged, Misfit, Scalar, Side, exact_float, spill};
 use crate::column;
 use crate::kernel::Isa;
 use crate::kernel::select::MaskedRows;
@@ -62,6 +62,16 @@ pub(super) trait Primitive:
         no_bytes(saved)?;
         check_sum(wide::join(sum[0], sum[1]))
     }
+    /// See [`Lane::sum_is_in_row`].
+    fn sum_is_in_row(_: &[u64]) -> bool {
+        true
+    }
+    /// The sum by itself; here of integers.
+    fn scalar_sum(sum: &[u64], _: &Side) -> Scalar {
+        Scalar::Integer(wide::join(sum[0], sum[1]))
+    }
+    /// The value that has this place in the order of all values.
+    fn scalar_key(key: i64) -> Scalar;
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit>;
     fn mean(sum: &[u64], side: &Side, count: u64) -> f64;
     fn emit_keys(input: &DataType, keys: Vec<i64>, nulls: Option<NullBuffer>) -> ArrayRef;
@@ -153,6 +163,22 @@ impl<P: Primitive> Lane for Word<P> {
 
     fn restore_sum(sum: &mut [u64], side: &mut Side, saved: Option<&[u8]>) -> Result<(), Damaged> {
         P::restore_sum(sum, side, saved)
+    }
+
+    fn sum_is_in_row(sum: &[u64]) -> bool {
+        P::sum_is_in_row(sum)
+    }
+
+    fn scalar_sum(sum: &[u64], side: &Side) -> Option<Scalar> {
+        Some(P::scalar_sum(sum, side))
+    }
+
+    fn scalar_mean(sum: &[u64], side: &Side, count: u64) -> Option<Scalar> {
+        Some(Scalar::Float(P::mean(sum, side, count)))
+    }
+
+    fn scalar_key(key: &[u64]) -> Option<Scalar> {
+        Some(P::scalar_key(key[0].cast_signed()))
     }
 
     fn update(flags: Flags) -> Update<Self> {
@@ -258,6 +284,10 @@ impl Primitive for i64 {
         Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
+    fn scalar_key(key: i64) -> Scalar {
+        Scalar::Integer(key.into())
+    }
+
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let sums = emit.sums::<Word<Self>, i64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
@@ -340,6 +370,10 @@ impl Primitive for u64 {
         Some(number::reduce_masked(isa, at, state, input, rows))
     }
 
+    fn scalar_key(key: i64) -> Scalar {
+        Scalar::Integer((key.cast_unsigned() ^ SIGN).into())
+    }
+
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {
         let sums = emit.sums::<Word<Self>, u64>(|sum, _| {
             let exact = wide::join(sum[0], sum[1]);
@@ -405,6 +439,18 @@ impl Primitive for f64 {
 
     fn restore_sum(sum: &mut [u64], side: &mut Side, saved: Option<&[u8]>) -> Result<(), Damaged> {
         exact_float::restore(sum, side, saved)
+    }
+
+    fn sum_is_in_row(sum: &[u64]) -> bool {
+        spill::index(sum[exact_float::WORDS - 1]).is_none()
+    }
+
+    fn scalar_sum(sum: &[u64], side: &Side) -> Scalar {
+        Scalar::Float(exact_float::sum(sum, side))
+    }
+
+    fn scalar_key(key: i64) -> Scalar {
+        Scalar::Float(Self::from_bits(flip(key).cast_unsigned()))
     }
 
     fn emit_sum(emit: &Emit<'_>) -> Result<ArrayRef, Misfit> {

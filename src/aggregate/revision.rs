@@ -7,7 +7,7 @@ use arrow::datatypes::{DataType, Field};
 
 use crate::aggregate::plan::{Output, Placed, Plan};
 use crate::aggregate::saved::{check_count, restore_words};
-use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Scalar, Side, Unsaved};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::state::rows::Rows;
@@ -61,6 +61,10 @@ impl Accumulator for Revision {
         let counts = (0..rows.len()).map(|k| rows.state(k, offset, 1)[0]);
         let counts = counts.map(|count| i32::try_from(count).unwrap_or(i32::MAX));
         Ok(Arc::new(counts.collect::<Int32Array>()))
+    }
+
+    fn scalar(&self, _: Part, state: &[u64], _: &Side) -> Option<Scalar> {
+        Some(Scalar::Integer(state[0].into()))
     }
 
     fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {

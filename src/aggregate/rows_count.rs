@@ -4,7 +4,7 @@ use arrow::array::{ArrayRef, LargeBinaryArray};
 
 use crate::aggregate::emit::States;
 use crate::aggregate::saved::{check_count, restore_words};
-use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Side, Unsaved};
+use crate::aggregate::{Accumulator, Damaged, Misfit, Part, Scalar, Side, Unsaved};
 use crate::column::Column;
 use crate::kernel::Isa;
 use crate::kernel::select::MaskedRows;
@@ -93,6 +93,10 @@ impl Accumulator for Counter {
     ) -> Result<ArrayRef, Misfit> {
         assert!(matches!(part, Part::Rows | Part::Values), "{part:?} of {self:?}");
         Ok(States { rows, offset, words: 1 }.counts(0))
+    }
+
+    fn scalar(&self, _: Part, state: &[u64], _: &Side) -> Option<Scalar> {
+        Some(Scalar::Integer(state[0].into()))
     }
 
     fn save(&self, _: &Rows<'_>, _: usize, _: &Side) -> Result<Option<LargeBinaryArray>, Unsaved> {

@@ -113,6 +113,13 @@ impl KeyEncoder {
         }
     }
 
+    /// Whether keys are integers, or dates or times, which are kept as such.
+    pub(crate) fn is_integer(&self) -> bool {
+        let data_type = self.fields.first().map(Field::data_type);
+        self.kind == Kind::Word
+            && data_type.is_some_and(|it| !it.is_floating() && *it != DataType::Boolean)
+    }
+
     /// The key columns of a result, under their own names; dictionaries as their values' type.
     pub(crate) fn fields(&self) -> &[Field] {
         &self.fields

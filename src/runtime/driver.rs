@@ -9,6 +9,7 @@ use super::blame::panicked;
 use super::engine::Engine;
 use super::ingest::{Ingest, TryPushError};
 use super::metrics::Metrics;
+use super::reader::{ReadError, Reader};
 use super::report::RunReport;
 use super::shard::{Progress, Shard};
 use super::sink::Sink;
@@ -96,6 +97,14 @@ impl Driver {
             }
             self.step()?;
         }
+    }
+
+    /// See [`Engine::reader`](super::engine::Engine::reader).
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reader(&self) -> Result<Reader, ReadError> {
+        self.engine.reader()
     }
 
     /// What the shards tell of themselves.

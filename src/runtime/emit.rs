@@ -123,7 +123,7 @@ impl Results<'_> {
 }
 
 /// Times as a column of the type of the event-time column.
-fn time_column(times: Int64Array, data_type: &DataType) -> ArrayRef {
+pub(crate) fn time_column(times: Int64Array, data_type: &DataType) -> ArrayRef {
     let times: ArrayRef = Arc::new(times);
     let times = match data_type {
         DataType::Date32 => cast(&times, &DataType::Int32).expect("days fit"),

@@ -18,6 +18,7 @@ use super::checkpointer::{Checkpointer, Checkpoints};
 use super::ingest::Ingest;
 use super::intake::Intake;
 use super::metrics::Metrics;
+use super::reader::{ReadError, Reader};
 use super::report::{CheckpointReport, HotKeyReport, InputReport, RunReport, ShardReport};
 use super::restore::Restored;
 use super::shard::Shard;
@@ -285,6 +286,14 @@ impl Engine {
     /// A reader of metrics for other threads, which may outlive the engine.
     pub fn metrics_reader(&self) -> MetricsReader {
         MetricsReader { shared: Arc::clone(&self.shared), sources: self.sources.clone() }
+    }
+
+    /// A reader of the current aggregates of any key, for other threads; it may outlive the engine.
+    ///
+    /// # Errors
+    /// If the job was not built with [`JobBuilder::readers`](crate::JobBuilder::readers).
+    pub fn reader(&self) -> Result<Reader, ReadError> {
+        Reader::new(&self.shared)
     }
 
     /// Whether all threads have ended, after which [`Engine::finish`] does not wait.

@@ -184,16 +184,18 @@ impl HotKeys {
     }
 
     /// Takes the hot set that is in force from this batch on. The first batches are sampled before, so that
-    /// what they tell is used for them.
-    pub(crate) fn begin_batch(&mut self, keys: &KeyBatch, rows_seen: u64) {
+    /// what they tell is used for them. Answers whether it is another set than that of the batch before.
+    pub(crate) fn begin_batch(&mut self, keys: &KeyBatch, rows_seen: u64) -> bool {
         self.sampled = false;
         if self.observer.is_new() {
             self.sample(keys, rows_seen);
         }
-        if self.control.epoch() != self.set.epoch() {
-            self.set = self.control.current();
-            self.adopt();
+        if self.control.epoch() == self.set.epoch() {
+            return false;
         }
+        self.set = self.control.current();
+        self.adopt();
+        true
     }
 
     /// Samples the rows of a batch, if that has not been done. Called when its keys have been read, or else

@@ -127,7 +127,8 @@ impl Intake {
             if of_worker { lock(&engine.ingests) } else { lock_unless_rescaling(engine) };
         let topology = engine.topology();
         let barrier = engine.barriers.wanted();
-        let shared = Arc::new(IngestShared::new(id, of_worker, input, barrier, wake));
+        let board = engine.board.as_ref().map(|board| board.join());
+        let shared = Arc::new(IngestShared::new(id, of_worker, input, barrier, wake, board));
         shared.touch(engine);
         let rings = topology.connect(&shared, engine.job.ring_capacity, i64::MIN);
         open.push(Arc::clone(&shared));
@@ -144,6 +145,7 @@ impl Intake {
         if !of_worker {
             router.watermark.miss(engine.closed_to.load(Ordering::SeqCst));
         }
+        router.partials.show(engine.board.as_ref().zip(shared.board.as_ref()));
         let shards = rings.len();
         Self {
             engine: Arc::clone(engine),
@@ -440,6 +442,7 @@ impl Intake {
         };
         if rows > 0 {
             let seen = self.engine.rows_in.fetch_add(rows as u64, Ordering::Relaxed);
+            self.router.partials.set_sent(self.rings.iter().map(|ring| ring.put() as u64));
             // Aggregates of one's own, and sinks of late rows, may panic; that is not to go up into whoever uses
             // the handle, who could do nothing about it and whose rows would be lost unseen.
             let route = || self.router.route(&slice, seen, &self.engine.sink);

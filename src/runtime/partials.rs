@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::blame::Blame;
+use super::board::{Board, PartialsBoard, ProducerBoard};
 use super::message::{Closing, Part, Partial, Prepared};
 use crate::config::Job;
 use crate::state::pane::{OneKeyRows, Pane, Scratch};
@@ -22,6 +23,8 @@ use crate::time::window::Span;
 struct Held {
     /// By salt, of the salts that this producer holds.
     panes: Vec<Pane>,
+    /// Those of an earlier hot set, with readers.
+    sealed: Vec<Pane>,
     sent: u32,
     closed: bool,
 }
@@ -29,7 +32,9 @@ struct Held {
 impl Held {
     /// Moves panes out, numbered.
     fn send(&mut self, window: Span, keys_max: usize, out: &mut Vec<Partial>) {
-        for pane in self.panes.extract_if(.., |pane| pane.len() > keys_max) {
+        let sealed = self.sealed.drain(..).filter(|pane| pane.len() > 0);
+        let large = self.panes.extract_if(.., |pane| pane.len() > keys_max);
+        for pane in sealed.chain(large) {
             out.push(Partial { window, number: self.sent, pane });
             self.sent += 1;
         }
@@ -51,6 +56,10 @@ pub(crate) struct Partials {
     pub(crate) handed_on: u64,
     /// No pane holds more keys.
     keys_max: usize,
+    /// Panes of earlier hot sets may be waiting to be handed on, to any owner.
+    sealed: bool,
+    /// Where readers see them.
+    board: Option<PartialsBoard>,
 }
 
 impl Partials {
@@ -64,6 +73,8 @@ impl Partials {
             rows: 0,
             handed_on: 0,
             keys_max: 0,
+            sealed: false,
+            board: None,
         };
         partials.go_over(workers, hot);
         partials
@@ -81,6 +92,29 @@ impl Partials {
             owner: 0,
             parts: parts(),
         });
+    }
+
+    /// From now on readers see the partials, if there is a board for it.
+    pub(crate) fn show(&mut self, boards: Option<(&Arc<Board>, &Arc<ProducerBoard>)>) {
+        self.board = boards.map(|(board, producer)| PartialsBoard::new(board, producer));
+    }
+
+    /// Takes note, for readers, of how many messages have gone to each shard.
+    pub(crate) fn set_sent(&mut self, sent: impl Iterator<Item = u64>) {
+        if let Some(board) = &mut self.board {
+            board.set_sent(sent);
+        }
+    }
+
+    /// Other keys are hot from now on. Rows of theirs may be on their way to their owner, so with readers, what comes
+    /// now goes into panes of its own, and what there is is handed on next time.
+    pub(crate) fn seal(&mut self) {
+        let Some(board) = &mut self.board else { return };
+        board.begin_hot_set();
+        for held in self.windows.values_mut().flatten() {
+            held.sealed.append(&mut held.panes);
+        }
+        self.sealed = true;
     }
 
     /// Moves the rows that are to be handed on into the parts of `prepared`, which hold none.
@@ -105,7 +139,15 @@ impl Partials {
         let held = &mut owners[owner];
         debug_assert!(!held.closed, "rows of a closed window are late");
         while held.panes.len() <= salt {
-            held.panes.push(Pane::new(&job.keys, &job.plan));
+            let pane = match &mut self.board {
+                None => Pane::new(&job.keys, &job.plan),
+                Some(board) => {
+                    let pane = Pane::new_readable(&job.keys, &job.plan);
+                    board.show(owner, window, &pane);
+                    pane
+                }
+            };
+            held.panes.push(pane);
         }
         (&mut held.panes[salt], &mut self.scratch, job)
     }
@@ -180,14 +222,15 @@ impl Partials {
     pub(crate) fn take_early(&mut self, owner: usize, keys_max: usize) -> Vec<Partial> {
         let mut partials = Vec::new();
         // There may be many windows, and this is asked with every batch.
-        if self.keys_max <= keys_max {
+        if self.keys_max <= keys_max && !self.sealed {
             return partials;
         }
         for (window, owners) in &mut self.windows {
             owners[owner].send(*window, keys_max, &mut partials);
         }
-        let held = self.windows.values().flatten().flat_map(|held| &held.panes);
-        self.keys_max = held.map(Pane::len).max().unwrap_or(0);
+        let held = self.windows.values().flatten();
+        self.sealed = held.clone().any(|held| !held.sealed.is_empty());
+        self.keys_max = held.flat_map(|held| &held.panes).map(Pane::len).max().unwrap_or(0);
         self.hand_on(partials)
     }
 
@@ -198,8 +241,9 @@ impl Partials {
 
     /// Partials held now.
     pub(crate) fn held(&self) -> u64 {
-        let held = self.windows.values().flatten().flat_map(|held| &held.panes);
-        held.map(|pane| pane.len() as u64).sum()
+        let held = self.windows.values().flatten();
+        let panes = held.flat_map(|held| held.panes.iter().chain(&held.sealed));
+        panes.map(|pane| pane.len() as u64).sum()
     }
 }
 

@@ -99,10 +99,15 @@ impl Engine {
     /// Producers wait meanwhile, and `try_push` gives batches back. Checkpoints, snapshots and further rescales wait for their turn.
     ///
     /// # Errors
-    /// [`RunError::Limit`] for no shards or more than key groups ([`JobBuilder::max_parallelism`](crate::JobBuilder::max_parallelism)), with
+    /// [`RunError::Limit`] for a job with readers, for no shards or more than key groups ([`JobBuilder::max_parallelism`](crate::JobBuilder::max_parallelism)), with
     /// nothing changed; if threads cannot be started, with nothing changed; [`RunError::Stopped`] if the run has ended.
     pub fn rescale(&self, workers: usize) -> Result<RescaleReport, RunError> {
-        let groups = self.shared().job.max_parallelism;
+        let Job { max_parallelism: groups, readers, .. } = *self.shared().job;
+        if readers {
+            let text = "a job with readers keeps its number of shards; leave JobBuilder::readers out, or go on from a \
+                        savepoint with another number of workers";
+            return Err(RunError::Limit(text.to_owned()));
+        }
         check_parts(groups, "number of workers", workers)
             .map_err(|error| RunError::Limit(error.to_string()))?;
         self.rescale_to(even_ranges(workers, groups))

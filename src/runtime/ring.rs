@@ -98,6 +98,11 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
+    /// Values put in so far.
+    pub(crate) fn put(&self) -> usize {
+        self.tail
+    }
+
     /// Values in the ring, at most; the consumer may have taken more meanwhile.
     pub(crate) fn len(&self) -> usize {
         self.tail - self.shared.head.load(Ordering::Acquire)

@@ -100,8 +100,10 @@ impl Router {
             part.clear();
         }
         self.counts.rows_in += batch.num_rows() as u64;
-        if let Some(hot) = &mut self.hot {
-            hot.begin_batch(&prepared.keys, rows_seen);
+        if let Some(hot) = &mut self.hot
+            && hot.begin_batch(&prepared.keys, rows_seen)
+        {
+            self.partials.seal();
         }
         match self.windows.assign(&self.job, batch, self.expected, &mut self.watermark)? {
             Assignment::One(window) => self.split_one_window(prepared, window),

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use arrow::record_batch::RecordBatch;
 
 use super::blame::Blame;
+use super::board::ShardBoard;
 use super::emit::Bounds;
 use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
@@ -133,7 +134,11 @@ impl Shard {
     pub(crate) fn of(topology: Arc<Topology>, id: usize, engine: Arc<EngineShared>) -> Self {
         Self {
             id,
-            windows: OpenWindows::new(Arc::clone(&engine.job), topology.workers()),
+            windows: OpenWindows::new(
+                Arc::clone(&engine.job),
+                topology.workers(),
+                engine.board.as_ref().map(|board| ShardBoard::new(board, id)),
+            ),
             process: engine
                 .job
                 .process
@@ -358,6 +363,13 @@ impl Shard {
         if let Some(barrier) = message.barrier {
             inbound.barrier = barrier;
             self.barrier_since.get_or_insert_with(Instant::now);
+        }
+        if let (Some(board), Some(producer)) = (&self.engine.board, &inbound.ingest.board) {
+            // Only this shard counts here. Behind everything that the message brought.
+            producer.taken[self.id].fetch_add(1, Ordering::Release);
+            if message.end {
+                board.leave(producer);
+            }
         }
         self.stats.messages += 1;
         if self.stats.messages >= self.stats.check_at {

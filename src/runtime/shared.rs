@@ -14,6 +14,7 @@ use crossbeam::channel::Sender;
 use super::align::Aligner;
 use super::assign::RowCounts;
 use super::barrier::{Barriers, CheckpointCounts};
+use super::board::{Board, ProducerBoard};
 use super::message::Message;
 use super::metrics::InputMeter;
 use super::outlet::Outlet;
@@ -88,6 +89,8 @@ pub(crate) struct EngineShared {
     pub(crate) started: Instant,
     /// Hands on what silent appenders hold.
     pub(crate) timer: Arc<Timer>,
+    /// Where readers see the state, if there may be any.
+    pub(crate) board: Option<Arc<Board>>,
 }
 
 impl std::fmt::Debug for EngineShared {
@@ -129,6 +132,8 @@ pub(crate) struct IngestShared {
     last_active_us: AtomicU64,
     /// What it tells of itself while it runs.
     pub(crate) meter: InputMeter,
+    /// Where it shows partials to readers.
+    pub(crate) board: Option<Arc<ProducerBoard>>,
     /// Where it goes on after a rescale, until it does.
     pub(crate) transfer: Mutex<Option<Transfer>>,
 }
@@ -164,10 +169,12 @@ impl IngestShared {
         input: Option<usize>,
         born: u64,
         wake: Arc<Wake>,
+        board: Option<Arc<ProducerBoard>>,
     ) -> Self {
         Self {
             id,
             born,
+            board,
             input,
             of_worker,
             partials_given: AtomicU64::new(0),
@@ -240,6 +247,7 @@ impl EngineShared {
             restored,
             checkpoints: CheckpointCounts::default(),
             shards_done: AtomicUsize::new(0),
+            board: job.readers.then(|| Arc::new(Board::new(job.workers))),
             job,
             topology,
             control: Mutex::default(),
@@ -318,6 +326,9 @@ impl EngineShared {
     /// Ends the run.
     pub(crate) fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        if let Some(board) = &self.board {
+            board.stop();
+        }
         // A shard may be waiting for a consumer that waits for the end of the run.
         self.sink.finishing();
         self.notify_all();

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 
+use super::board::ShardBoard;
 use super::emit::{Bounds, Give, Results};
 use super::sessions::Sessions;
 use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
@@ -57,6 +58,8 @@ pub(crate) struct OpenWindows {
     len_max: usize,
     /// How much of all this may be in memory, and the rest of it; none: all.
     budget: Option<Budget>,
+    /// Where readers see the open panes.
+    board: Option<ShardBoard>,
 }
 
 /// Size of the state.
@@ -68,8 +71,8 @@ pub(crate) struct StateSize {
 }
 
 impl OpenWindows {
-    /// Of one shard of so many.
-    pub(crate) fn new(job: Arc<Job>, workers: usize) -> Self {
+    /// Of one shard of so many, whose open panes readers see on `board`.
+    pub(crate) fn new(job: Arc<Job>, workers: usize, board: Option<ShardBoard>) -> Self {
         Self {
             sessions: Sessions::new(&job),
             budget: Budget::new(&job, workers),
@@ -80,6 +83,14 @@ impl OpenWindows {
             spare: Vec::new(),
             scratch: Scratch::default(),
             len_max: 0,
+            board,
+        }
+    }
+
+    /// Shows readers the panes that are open now.
+    fn show(&mut self) {
+        if let Some(board) = &mut self.board {
+            board.show(&self.open, self.watermark);
         }
     }
 
@@ -92,6 +103,9 @@ impl OpenWindows {
         span: Span,
         rows: usize,
     ) -> Result<(&mut Pane, &mut Scratch), RunError> {
+        if let Some(board) = &mut self.board {
+            board.poll();
+        }
         if self.budget.is_some() {
             self.make_room_for(span, rows)?;
             let is_new = !self.open.contains_key(&span);
@@ -102,26 +116,31 @@ impl OpenWindows {
     }
 
     fn open_pane(&mut self, span: Span) -> Result<(&mut Pane, &mut Scratch), RunError> {
-        // One that is on disk is open already.
-        let open =
-            self.len() - usize::from(self.is_on_disk(&span) && !self.open.contains_key(&span));
-        let pane = match self.open.entry(span) {
-            Entry::Occupied(entry) => entry.into_mut(),
-            Entry::Vacant(entry) => {
-                let job = &self.job;
-                if open >= job.open_windows_max {
-                    return Err(RunError::Limit(format!(
-                        "more than {} windows are open in one shard; raise the limit of open windows \
-                         (--open-windows), or lower the out-of-orderness or lateness, or make the \
-                         windows longer",
-                        job.open_windows_max
-                    )));
-                }
-                self.len_max = self.len_max.max(open + 1);
-                entry.insert(self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan)))
-            }
-        };
+        if !self.open.contains_key(&span) {
+            self.open(span)?;
+        }
+        let pane = self.open.get_mut(&span).expect("opened if it was not");
         Ok((pane, &mut self.scratch))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn open(&mut self, span: Span) -> Result<(), RunError> {
+        // One that is on disk is open already.
+        let open = self.len() - usize::from(self.is_on_disk(&span));
+        if open >= self.job.open_windows_max {
+            return Err(RunError::Limit(format!(
+                "more than {} windows are open in one shard; raise the limit of open windows \
+                 (--open-windows), or lower the out-of-orderness or lateness, or make the \
+                 windows longer",
+                self.job.open_windows_max
+            )));
+        }
+        self.len_max = self.len_max.max(open + 1);
+        let pane = self.spare_pane();
+        self.open.insert(span, pane);
+        self.show();
+        Ok(())
     }
 
     /// What work on panes needs.
@@ -202,7 +221,7 @@ impl OpenWindows {
         let complete = windows.end_by(watermark);
         if sessions.end_by(complete) && !self.end_sessions_on_disk(complete, give)? {
             let Some(sessions) = &mut self.sessions else { return Ok(complete) };
-            let mut part = self.spare.pop().unwrap_or_else(|| Pane::new(&job.keys, &job.plan));
+            let mut part = take_spare(&mut self.spare, job);
             sessions.enter(job, complete, &mut part, &mut self.scratch, give)?;
             recycle(&mut self.spare, part);
         }
@@ -313,9 +332,10 @@ impl OpenWindows {
     /// Puts parts back under the windows that are left of their spans after `end`.
     fn reopen(&mut self, end: i64, parts: Vec<(Span, Pane)>) -> Result<(), RunError> {
         let job = Arc::clone(&self.job);
+        let mut over = Vec::new();
         for (span, mut pane) in parts {
             let Some(windows) = job.windows.as_ref().filter(|_| span.last > end) else {
-                recycle(&mut self.spare, pane);
+                over.push(pane);
                 continue;
             };
             let span = Span::on_time(windows.end_after(end), span.last);
@@ -323,12 +343,22 @@ impl OpenWindows {
                 if other.len() > pane.len() {
                     std::mem::swap(&mut other, &mut pane);
                 }
-                if !self.set_aside(span, &pane, &mut other)? {
+                if self.board.is_some() {
+                    // Readers see both until they see what is made of them.
+                    let mut both = self.spare_pane();
+                    both.merge(&job.plan, &mut pane, &mut self.scratch);
+                    over.push(std::mem::replace(&mut pane, both));
+                    pane.merge(&job.plan, &mut other, &mut self.scratch);
+                } else if !self.set_aside(span, &pane, &mut other)? {
                     pane.absorb(&job.plan, &mut other, &mut self.scratch);
                 }
-                recycle(&mut self.spare, other);
+                over.push(other);
             }
             self.open.insert(span, pane);
+        }
+        self.show();
+        for pane in over {
+            recycle(&mut self.spare, pane);
         }
         Ok(())
     }
@@ -351,7 +381,7 @@ impl OpenWindows {
 
     /// An empty pane.
     fn spare_pane(&mut self) -> Pane {
-        self.spare.pop().unwrap_or_else(|| Pane::new(&self.job.keys, &self.job.plan))
+        take_spare(&mut self.spare, &self.job)
     }
 
     /// Gives the results of all open windows as they stand, in order of their end, and changes nothing.
@@ -476,7 +506,7 @@ impl OpenWindows {
         image: &RecordBatch,
     ) -> Result<(), String> {
         let job = Arc::clone(&self.job);
-        let new = || Pane::new(&job.keys, &job.plan);
+        let new = || new_pane(&job);
         let Section { kind, point, first, last, .. } = *section;
         let pane = match (kind, &mut self.sessions) {
             (SectionKind::Open, _) => {
@@ -550,13 +580,36 @@ impl OpenWindows {
         if let Some(sessions) = &mut self.sessions {
             sessions.find_first_end();
         }
+        self.show();
+    }
+}
+
+/// An empty pane, which readers may see if there are any.
+fn new_pane(job: &Job) -> Pane {
+    if job.readers {
+        Pane::new_readable(&job.keys, &job.plan)
+    } else {
+        Pane::new(&job.keys, &job.plan)
     }
 }
 
 /// Keeps a pane's memory for later.
 fn recycle(spare: &mut Vec<Pane>, mut pane: Pane) {
     if spare.len() < SPARE_PANES_MAX {
-        pane.clear();
+        if !pane.is_shared() {
+            pane.clear();
+        }
         spare.push(pane);
     }
+}
+
+/// An empty pane, of memory that was used before if there is any that no reader sees.
+fn take_spare(spare: &mut Vec<Pane>, job: &Job) -> Pane {
+    let mut found = (0..spare.len()).rev();
+    let Some(place) = found.find(|place| !spare[*place].is_shared()) else { return new_pane(job) };
+    let mut pane = spare.swap_remove(place);
+    if pane.len() > 0 {
+        pane.clear();
+    }
+    pane
 }

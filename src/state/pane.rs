@@ -4,10 +4,12 @@
 //! owner's pane holds the whole; `merge` is how one flows into the other.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::buffer::BooleanBuffer;
 
+use super::readable::Readable;
 use super::rows::RowPtr;
 use super::spread::Spreading;
 use super::table::{LOOKUP_ROWS, LOOKUP_STEP, Table};
@@ -149,6 +151,22 @@ impl Pane {
         Self { table, sides: new_sides(plan) }
     }
 
+    /// The same for readers on other threads too.
+    pub(crate) fn new_readable(keys: &KeyEncoder, plan: &Plan) -> Self {
+        let table = Table::new_readable(keys.width(), &plan.template());
+        Self { table, sides: new_sides(plan) }
+    }
+
+    /// Where readers see it, if they may.
+    pub(crate) fn readable(&self) -> Option<&Arc<Readable>> {
+        self.table.readable()
+    }
+
+    /// Whether a reader may still see it, so that it cannot be cleared.
+    pub(crate) fn is_shared(&mut self) -> bool {
+        self.table.is_shared()
+    }
+
     /// Number of keys.
     pub(crate) fn len(&self) -> usize {
         self.table.len()
@@ -201,7 +219,9 @@ impl Pane {
     ) {
         for rows in selection.chunks(LOOKUP_ROWS) {
             self.table.lookup(plan.isa, keys, rows, &mut scratch.ptrs);
+            self.table.rows_mut().begin(&scratch.ptrs);
             self.update_rows(plan, columns, rows, scratch);
+            self.table.rows_mut().end();
         }
     }
 
@@ -216,6 +236,20 @@ impl Pane {
         scratch: &mut Scratch,
     ) {
         self.table.lookup(plan.isa, keys, &[rows.first()], &mut scratch.ptrs);
+        self.table.rows_mut().begin(&scratch.ptrs);
+        self.update_row(plan, columns, rows, scratch);
+        self.table.rows_mut().end();
+    }
+
+    /// Aggregates rows of one key into the row at `scratch.ptrs`.
+    #[inline]
+    fn update_row(
+        &mut self,
+        plan: &Plan,
+        columns: &[Column],
+        rows: OneKeyRows<'_>,
+        scratch: &mut Scratch,
+    ) {
         let width = self.table.width();
         let mut states = self.table.rows_mut().rows(&scratch.ptrs);
         let Scratch { selection: listed, passing, spreading, .. } = scratch;
@@ -335,8 +369,18 @@ impl Pane {
             scratch.selection.extend(0..ids.end - ids.start);
             self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
             scratch.from.clear();
-            scratch.from.extend(ids.map(|id| from.table.rows_mut().ptr(id)));
+            scratch.from.extend(ids.clone().map(|id| from.table.rows_mut().ptr(id)));
+            self.table.rows_mut().begin(&scratch.ptrs);
             self.merge_looked_up(plan, from, scratch, join);
+            if let (Join::Take, Some(readable)) = (join, from.readable()) {
+                // A reader adds a partial to its owner's row until this, and sees from the row's stamp if it
+                // should not have.
+                readable.set_merged(ids.end);
+            }
+            self.table.rows_mut().end();
+        }
+        if let (Join::Take, Some(readable)) = (join, from.readable()) {
+            readable.set_merged(u32::MAX);
         }
     }
 

@@ -14,7 +14,10 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::readable::{NEW, Readable};
 use crate::sys::{self, WordChunk};
 
 /// Most chunks: ids are 32 bits.
@@ -22,6 +25,9 @@ const CHUNKS_MAX: usize = 33;
 
 /// Rows that are written ahead at a time.
 const WRITE_AHEAD_ROWS: usize = if cfg!(test) { 3 } else { 64 };
+
+/// Words of a cache line.
+const LINE_WORDS: usize = 8;
 
 /// Rows of the first chunk; every later chunk doubles the total.
 const FIRST_CHUNK_ROWS: usize = if cfg!(test) { 4 } else { 64 };
@@ -53,11 +59,18 @@ impl RowPtr {
         sys::prefetch(self.0);
         sys::prefetch(self.0.wrapping_add(words - 1));
     }
+
+    /// The same for lines that other processors may have: from them, too, so that writing will not have to wait.
+    #[inline(always)]
+    pub(crate) fn prefetch_to_write(self, words: usize) {
+        sys::prefetch_to_write(self.0);
+        sys::prefetch_to_write(self.0.wrapping_add(words - 1));
+    }
 }
 
 /// Append-only rows of `stride` words each, addressed by dense ids `0, 1, 2, ...`.
 pub(crate) struct RowStore {
-    chunks: Vec<WordChunk>,
+    chunks: Vec<Arc<WordChunk>>,
     /// For each chunk, where row 0 would lie if the chunk's rows went on downwards to it. An array of all
     /// that there can be, so that finding a row needs no check.
     origins: [RowPtr; CHUNKS_MAX],
@@ -69,6 +82,10 @@ pub(crate) struct RowStore {
     /// The most rows that were written at any time since the store was made: so far its memory was touched.
     touched: usize,
     capacity: usize,
+    /// Where readers see the rows, whose last word is their stamp then.
+    readable: Option<Arc<Readable>>,
+    /// The number of the chunk of rows being written.
+    chunk: u64,
 }
 
 impl fmt::Debug for RowStore {
@@ -84,13 +101,74 @@ impl RowStore {
     /// An empty store of rows that begin as copies of `template`.
     pub(crate) fn new(template: Vec<u64>) -> Self {
         assert!(!template.is_empty(), "a row has at least its key");
-        let origins = [RowPtr::NONE; CHUNKS_MAX];
-        Self { chunks: Vec::new(), origins, template, len: 0, written: 0, touched: 0, capacity: 0 }
+        Self {
+            chunks: Vec::new(),
+            origins: [RowPtr::NONE; CHUNKS_MAX],
+            template,
+            len: 0,
+            written: 0,
+            touched: 0,
+            capacity: 0,
+            readable: None,
+            chunk: 0,
+        }
+    }
+
+    /// The same for readers on other threads too; the key is the first `width` words.
+    pub(crate) fn new_readable(mut template: Vec<u64>, width: usize) -> Self {
+        // Where one word more makes rows lie in cache lines of their own, or two in one, it is worth it.
+        let is_odd = template.len() + 1 == 3 || (template.len() + 1) % LINE_WORDS == LINE_WORDS - 1;
+        template.resize(template.len() + usize::from(is_odd), 0);
+        template.push(NEW);
+        let readable = Readable::new(template.len(), width, FIRST_CHUNK_ROWS);
+        Self { readable: Some(Arc::new(readable)), ..Self::new(template) }
+    }
+
+    /// Where readers see the rows, if they may.
+    pub(crate) fn readable(&self) -> Option<&Arc<Readable>> {
+        self.readable.as_ref()
+    }
+
+    /// The same, alone: nobody else can see the rows; none if somebody can, or nobody ever could.
+    pub(crate) fn readable_mut(&mut self) -> Option<&mut Readable> {
+        self.readable.as_mut().and_then(Arc::get_mut)
+    }
+
+    /// Tells readers that the rows at `ptrs`, which came from this store, are being written until
+    /// [`RowStore::end`].
+    #[inline]
+    pub(crate) fn begin(&mut self, ptrs: &[RowPtr]) {
+        if self.readable.is_some() {
+            self.stamp(ptrs);
+        }
+    }
+
+    fn stamp(&mut self, ptrs: &[RowPtr]) {
+        self.chunk += 1;
+        let last = self.stride() - 1;
+        for ptr in ptrs {
+            debug_assert!(self.owns(*ptr), "a pointer of this store");
+            let stamp = ptr.0.wrapping_add(last);
+            // SAFETY: the last of the `stride` words of a row of this store (`begin`), which lives while `self`
+            // does; as a stamp it is written and read atomically only, but for the copy of the template
+            // that is made before the row can be found.
+            unsafe { AtomicU64::from_ptr(stamp) }.store(self.chunk, Ordering::Relaxed);
+        }
+        // No reader sees what follows without the stamps (`FoundRow::is_at`).
+        fence(Ordering::Release);
+    }
+
+    /// Tells readers that the rows of [`RowStore::begin`] are as they should be.
+    #[inline]
+    pub(crate) fn end(&mut self) {
+        if let Some(readable) = &self.readable {
+            readable.complete(self.chunk, self.len);
+        }
     }
 
     /// Words of a row.
     #[inline(always)]
-    fn stride(&self) -> usize {
+    pub(crate) fn stride(&self) -> usize {
         self.template.len()
     }
 
@@ -109,7 +187,7 @@ impl RowStore {
         self.chunks.iter().all(|chunk| !chunk.is_large() || chunk.huge_pages())
     }
 
-    /// Forgets the rows and keeps the memory.
+    /// Forgets the rows and keeps the memory. No reader may see them any more.
     pub(crate) fn clear(&mut self) {
         self.len = 0;
         self.written = 0;
@@ -178,8 +256,9 @@ impl RowStore {
     pub(crate) fn warm(&mut self, rows: usize) {
         while self.capacity < rows {
             self.grow();
-            let chunk = self.chunks.last_mut().expect("one was added");
-            chunk.words_mut().fill(0);
+            // Nobody else has one that was just made.
+            let chunk = self.chunks.last_mut().and_then(Arc::get_mut);
+            chunk.expect("one was added").words_mut().fill(0);
         }
     }
 
@@ -188,8 +267,11 @@ impl RowStore {
     fn grow(&mut self) {
         let rows = if self.capacity == 0 { FIRST_CHUNK_ROWS } else { self.capacity };
         assert!(u32::try_from(self.capacity + rows).is_ok(), "a pane holds at most 2^32 keys");
-        let chunk = WordChunk::new(rows * self.stride());
+        let chunk = Arc::new(WordChunk::new(rows * self.stride()));
         let origin = chunk.as_ptr().as_ptr().wrapping_sub(self.capacity * self.stride());
+        if let Some(readable) = &self.readable {
+            readable.add_rows(&chunk, origin);
+        }
         self.origins[self.chunks.len()] = RowPtr(origin);
         self.chunks.push(chunk);
         self.capacity += rows;
@@ -253,6 +335,53 @@ impl RowStore {
     }
 }
 
+/// Copies of rows, or of the states in them, that belong to no store: what a reader works with.
+#[derive(Debug)]
+pub(crate) struct LocalRows {
+    words: Vec<u64>,
+    stride: usize,
+    /// The rows of `words`, when they were last asked for.
+    ptrs: Vec<RowPtr>,
+}
+
+impl LocalRows {
+    /// No rows, of `stride` words.
+    pub(crate) fn new(stride: usize) -> Self {
+        Self { words: Vec::new(), stride, ptrs: Vec::new() }
+    }
+
+    /// Number of rows.
+    pub(crate) fn len(&self) -> usize {
+        self.words.len().checked_div(self.stride).unwrap_or(0)
+    }
+
+    /// Adds a row.
+    pub(crate) fn push(&mut self, row: &[u64]) {
+        assert_eq!(row.len(), self.stride, "a row of as many words as the others");
+        self.words.extend_from_slice(row);
+    }
+
+    /// The words of a row.
+    pub(crate) fn row(&self, k: usize) -> &[u64] {
+        &self.words[k * self.stride..][..self.stride]
+    }
+
+    /// Forgets all rows, and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.words.clear();
+    }
+
+    /// All rows in order.
+    pub(crate) fn rows(&mut self) -> Rows<'_> {
+        self.ptrs.clear();
+        let start = self.words.as_mut_ptr();
+        let rows = (0..self.len()).map(|k| RowPtr(start.wrapping_add(k * self.stride)));
+        self.ptrs.extend(rows);
+        // Pointers into `words`, which nobody else can reach while the rows are borrowed.
+        Rows { ptrs: &self.ptrs, stride: self.stride, store: PhantomData }
+    }
+}
+
 /// Rows of one store, in the order of the batch rows that belong to them. A row may occur many times.
 pub(crate) struct Rows<'a> {
     ptrs: &'a [RowPtr],
@@ -281,7 +410,7 @@ impl Rows<'_> {
     pub(crate) fn state(&self, k: usize, offset: usize, words: usize) -> &[u64] {
         assert!(offset + words <= self.stride, "words {offset}+{words} of {}", self.stride);
         let start = self.ptrs[k].0.wrapping_add(offset);
-        // SAFETY: the pointer is a row of the store (`RowStore::rows`), initialised in full by `push`;
+        // SAFETY: the pointer is a row of a store (`RowStore::rows`) or a copy (`LocalRows::rows`), all initialised;
         // the words lie inside it (asserted); no `&mut` is alive, as that would borrow `self` mutably.
         unsafe { std::slice::from_raw_parts(start, words) }
     }

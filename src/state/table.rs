@@ -12,10 +12,12 @@
 //! **Invariant:** one row per key; a row's key never changes; row ids are dense, in order of insertion.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use arrow::buffer::NullBuffer;
 
 use super::arena::Arena;
+use super::readable::Readable;
 use super::rows::{RowPtr, RowStore};
 use crate::kernel::{Isa, Kernel};
 use crate::key::batch::{INLINE_BYTES, KeyBatch, NULL_BYTES, is_long, key_len, short_bytes};
@@ -82,7 +84,8 @@ impl<const W: usize> Kernel for Lookup<'_, W> {
 /// Rows by key.
 #[derive(Debug)]
 pub(crate) struct Table {
-    index: WordChunk,
+    /// Readers may share it.
+    index: Arc<WordChunk>,
     /// `tag >> shift` is the slot where a search starts.
     shift: u32,
     /// Keys for which the index has room.
@@ -100,19 +103,37 @@ pub(crate) struct Table {
 impl Table {
     /// An empty table for keys of `width` words, whose rows continue with `state` for a new key.
     pub(crate) fn new(width: usize, state: &[u64]) -> Self {
-        assert!(matches!(width, 1 | 2), "keys are one or two words");
-        let mut template = vec![0; width];
-        template.extend_from_slice(state);
-        Self {
-            index: WordChunk::new(INDEX_MIN),
-            shift: shift_of(INDEX_MIN),
-            keys_max: keys_max(INDEX_MIN),
-            row_words: template.len(),
-            rows: RowStore::new(template),
+        Self::of_rows(width, RowStore::new(template(width, state)))
+    }
+
+    /// The same for readers on other threads too.
+    pub(crate) fn new_readable(width: usize, state: &[u64]) -> Self {
+        Self::of_rows(width, RowStore::new_readable(template(width, state), width))
+    }
+
+    fn of_rows(width: usize, rows: RowStore) -> Self {
+        let mut table = Self {
+            index: Arc::new(WordChunk::new(0)),
+            shift: 0,
+            keys_max: 0,
+            row_words: rows.stride(),
             arena: Arena::default(),
+            rows,
             width,
             null_row: None,
-        }
+        };
+        table.set_index(WordChunk::new(INDEX_MIN));
+        table
+    }
+
+    /// Where readers see it, if they may.
+    pub(crate) fn readable(&self) -> Option<&Arc<Readable>> {
+        self.rows.readable()
+    }
+
+    /// Whether a reader may still see it.
+    pub(crate) fn is_shared(&mut self) -> bool {
+        self.rows.readable().is_some() && self.rows.readable_mut().is_none()
     }
 
     /// Number of keys.
@@ -174,12 +195,23 @@ impl Table {
 
     /// Forgets all keys. Memory is kept, but an index much larger than the last use needed shrinks, so
     /// that one large window does not tax all later ones.
+    ///
+    /// # Panics
+    /// If a reader may still see it ([`Table::is_shared`]).
     pub(crate) fn clear(&mut self) {
+        assert!(!self.is_shared(), "what a reader sees is not cleared");
+        if let Some(readable) = self.rows.readable_mut() {
+            readable.reset();
+        }
         let wanted = index_capacity(self.rows.len());
-        if wanted * 8 <= self.index.len() {
-            self.set_index(WordChunk::new(wanted));
+        let index = Arc::get_mut(&mut self.index).filter(|index| wanted * 8 > index.len());
+        if let Some(index) = index {
+            index.words_mut().fill(0);
+            if let Some(readable) = self.rows.readable() {
+                readable.set_index(&self.index);
+            }
         } else {
-            self.index.words_mut().fill(0);
+            self.set_index(WordChunk::new(wanted));
         }
         self.rows.clear();
         self.arena.clear();
@@ -266,6 +298,7 @@ impl Table {
         let out = &mut out[..rows];
         let (index, shift) = (self.index.words(), self.shift);
         let mask = index.len() - 1;
+        let is_readable = self.rows.readable().is_some();
         if AHEAD && progress.probed == 0 {
             for tag in &tags[..rows.min(DISTANCE)] {
                 prefetch(index.as_ptr().wrapping_add((*tag >> shift) as usize));
@@ -291,7 +324,11 @@ impl Table {
             out[at] = ptr;
             progress.probed += 1;
             if AHEAD {
-                ptr.prefetch(self.row_words);
+                if is_readable {
+                    ptr.prefetch_to_write(self.row_words);
+                } else {
+                    ptr.prefetch(self.row_words);
+                }
                 if at >= progress.verified + DISTANCE {
                     let k = progress.verified;
                     self.verify::<W>(keys, selection[k], &mut out[k], progress);
@@ -351,7 +388,9 @@ impl Table {
     /// Makes room for so many keys in an empty table, in memory that is there: so that they cost no page faults.
     pub(crate) fn warm(&mut self, keys: usize) {
         self.reserve(keys);
-        self.index.words_mut().fill(0);
+        if let Some(index) = Arc::get_mut(&mut self.index) {
+            index.words_mut().fill(0);
+        }
         self.rows.warm(keys);
     }
 
@@ -424,13 +463,19 @@ impl Table {
         let mut key = [0; W];
         key.copy_from_slice(&keys.words.as_slice()[i * W..i * W + W]);
         if W == 2 && is_long(key[0]) {
-            key[1] = self.arena.push(keys.long.bytes(key[0], key[1]));
+            let bytes = keys.long.bytes(key[0], key[1]);
+            key[1] = self.arena.push(bytes, self.rows.readable().map(|readable| &**readable));
         }
         let (id, ptr) = self.rows.push(key);
         if W == 1 && keys.nulls.as_ref().is_some_and(|nulls| nulls.is_null(i)) {
             self.null_row = Some(id);
+            if let Some(readable) = self.rows.readable() {
+                readable.set_null_row(id);
+            }
         }
-        self.index.words_mut()[slot] = (u64::from(tag(keys.hashes[i])) << 32) | (u64::from(id) + 1);
+        // Last: from now on readers find it.
+        let entry = (u64::from(tag(keys.hashes[i])) << 32) | (u64::from(id) + 1);
+        self.index.publish(slot, entry);
         ptr
     }
 
@@ -464,7 +509,10 @@ impl Table {
     fn set_index(&mut self, index: WordChunk) {
         self.shift = shift_of(index.len());
         self.keys_max = keys_max(index.len());
-        self.index = index;
+        self.index = Arc::new(index);
+        if let Some(readable) = self.rows.readable() {
+            readable.set_index(&self.index);
+        }
     }
 
     /// The keys of the rows `ids`, to be decoded.
@@ -589,6 +637,14 @@ impl TableKeys<'_> {
     fn id(&self, k: usize) -> u32 {
         self.ids.start + u32::try_from(k).expect("row ids are 32 bits")
     }
+}
+
+/// A new row: room for the key, then its state.
+fn template(width: usize, state: &[u64]) -> Vec<u64> {
+    assert!(matches!(width, 1 | 2), "keys are one or two words");
+    let mut template = vec![0; width];
+    template.extend_from_slice(state);
+    template
 }
 
 /// The part of the hash that the index keeps: not the part that chose the key group.

@@ -131,7 +131,8 @@ impl Shard {
             // Of what is on disk there is no pane.
             KeptState::Sections(self.sections()?)
         } else {
-            let windows = OpenWindows::new(Arc::clone(&self.engine.job), self.topology.workers());
+            let windows =
+                OpenWindows::new(Arc::clone(&self.engine.job), self.topology.workers(), None);
             KeptState::Panes(std::mem::replace(&mut self.windows, windows))
         };
         self.done = true;

@@ -288,6 +288,7 @@ impl Pane {
             .selection
             .extend(range.clone().map(|row| u32::try_from(row).expect("a short image")));
         self.table.lookup(plan.isa, keys, &scratch.selection, &mut scratch.ptrs);
+        self.table.rows_mut().begin(&scratch.ptrs);
         let width = self.table.width();
         let columns = layout.words(image);
         let mut rows = self.table.rows_mut().rows(&scratch.ptrs);
@@ -302,6 +303,7 @@ impl Pane {
             let (one, offset) = (&placed.accumulator, width + placed.offset);
             one.restore(&mut rows, offset, side, beside.as_ref())?;
         }
+        self.table.rows_mut().end();
         Ok(())
     }
 

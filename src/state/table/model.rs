@@ -8,10 +8,11 @@ use arrow::buffer::NullBuffer;
 use super::{LOOKUP_ROWS, Table};
 use crate::kernel::Isa;
 use crate::key::batch::{
-    INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, long_words, short_words,
+    INLINE_BYTES, KeyBatch, KeyWords, LongKeys, NULL_BYTES, is_long, long_words, short_words,
 };
 use crate::key::encode::DecodeKeys;
 use crate::key::hash::{NULL_HASH, hash_long, hash_short, hash_word};
+use crate::state::readable::{Copied, SoughtKey};
 
 /// A key as a person sees it; `None` is NULL.
 pub(super) type Key = Option<Vec<u8>>;
@@ -144,21 +145,51 @@ pub(super) fn count(table: &mut Table, keys: &KeyBatch, selection: &[u32]) {
     for selection in selection.chunks(LOOKUP_ROWS) {
         table.lookup(isas[selection.len() % isas.len()], keys, selection, &mut ptrs);
         assert_eq!(ptrs.len(), selection.len());
+        table.rows_mut().begin(&ptrs);
         table.rows_mut().rows(&ptrs).for_each(width, 2, |_, state| {
             state[0] += 1;
             state[1] = !state[0];
         });
+        table.rows_mut().end();
     }
 }
 
-fn check(table: &mut Table, model: &BTreeMap<Key, u64>) {
+/// The count that a reader on another thread would see of a key.
+fn seen(table: &Table, key: &Key, hashing: Hashing) -> Option<u64> {
+    let (readable, width) = (table.readable().expect("made for readers"), table.width());
+    let keys = batch(width, std::slice::from_ref(key), hashing);
+    let words = keys.words.as_slice();
+    let long =
+        if width == 2 && is_long(words[0]) { keys.long.bytes(words[0], words[1]) } else { &[] };
+    let words = [words[0], words.get(1).copied().unwrap_or(0)];
+    let row = readable.find(&SoughtKey { hash: keys.hashes[0], words, long })?;
+    assert_eq!(readable.is_null(row.id), width == 1 && key.is_none());
+    let mut state = [0; 2];
+    let Copied::Whole(stamp) = readable.copy(&row, &mut state) else { panic!("nobody writes") };
+    assert!(row.is_at(stamp) && !row.is_new() && state[0] == !state[1]);
+    Some(state[0])
+}
+
+fn check(table: &mut Table, model: &BTreeMap<Key, u64>, key: fn(u16) -> Key, hashing: Hashing) {
     let contents = contents(table);
     assert_eq!(contents.len(), model.len(), "one row for each key");
     assert_eq!(contents.into_iter().collect::<BTreeMap<_, _>>(), *model);
+    if let Some(readable) = table.readable() {
+        assert_eq!(readable.len() as usize, model.len());
+        for i in 0..300 {
+            let key = key(i);
+            assert_eq!(seen(table, &key, hashing), model.get(&key).copied(), "{key:?}");
+        }
+    }
 }
 
 pub(super) fn run(width: usize, key: fn(u16) -> Key, hashing: Hashing, ops: &[Op]) {
-    let mut table = Table::new(width, &[0, !0]);
+    run_on(Table::new(width, &[0, !0]), key, hashing, ops);
+    run_on(Table::new_readable(width, &[0, !0]), key, hashing, ops);
+}
+
+fn run_on(mut table: Table, key: fn(u16) -> Key, hashing: Hashing, ops: &[Op]) {
+    let width = table.width();
     let mut model = BTreeMap::<Key, u64>::new();
     for op in ops {
         match op {
@@ -173,12 +204,12 @@ pub(super) fn run(width: usize, key: fn(u16) -> Key, hashing: Hashing, ops: &[Op
                 count(&mut table, &batch(width, &keys, hashing), &selection);
             }
             Op::Clear => {
-                check(&mut table, &model);
+                check(&mut table, &model, key, hashing);
                 table.clear();
                 model.clear();
             }
         }
-        check(&mut table, &model);
+        check(&mut table, &model, key, hashing);
     }
     export_into_another(&mut table, &model);
 }
