@@ -1,5 +1,5 @@
-//! What checkpoints cost: one of a million keys, throughput while one is taken every second, and how long shards wait for
-//! each other at a barrier beside a key with 80 % of the rows, skew handling off and on.
+//! What checkpoints cost: one of a million keys, throughput while one is taken every second, and how long shards wait
+//! for the last producer at a barrier beside a key with 80 % of the rows, skew handling off and on.
 //!
 //!     cargo bench --manifest-path benches/Cargo.toml --bench checkpoints
 

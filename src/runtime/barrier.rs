@@ -21,7 +21,7 @@ use std::time::Duration;
 use crossbeam::channel::{Receiver, Sender, unbounded};
 
 use super::assign::RowCounts;
-use super::rescale::ShardState;
+use super::handover::ShardState;
 use super::sink::lock;
 use crate::checkpoint::{InputState, SectionImage};
 

@@ -13,7 +13,7 @@ use super::reader::{ReadError, Reader};
 use super::report::RunReport;
 use super::shard::{Progress, Shard};
 use super::sink::Sink;
-use super::worker::WorkerStats;
+use super::stats::WorkerStats;
 use crate::config::Job;
 use crate::error::RunError;
 

@@ -1,19 +1,19 @@
 //! Rescaling a run while producers go on pushing: shards come or go, key groups move, results stay equal.
 //!
 //! All threads are brought to one barrier, as for a checkpoint: then the old shards hold every row before it, and no
-//! partial is anywhere else. They hand over their state and end. New shards, whose threads were started beforehand, take the
-//! key groups that are theirs, each for itself. Producers go over behind the barrier, each when it next has something to
-//! do, to rings that were made for all of them at once: so a shard knows every producer, and what it has promised,
-//! before its first message.
+//! partial is anywhere else. They hand over their state and end. New shards, whose threads were started beforehand,
+//! take the key groups that are theirs, each for itself. Producers go over behind the barrier, each when it next has
+//! something to do, to rings that were made for all of them at once: so a shard knows every producer, and what it has
+//! promised, before its first message.
 //!
 //! **Invariant:** a message meets only shards of the topology it was made for. State is moved as it stands, so results
 //! are those of a run that was never rescaled.
 //!
-//! **No deadlock:** as for barriers ([`barrier`](super::barrier)); old shards take until all barriers have come, and a producer that
-//! has sent its barrier waits for this thread only, which waits for nobody else.
+//! **No deadlock:** as for barriers ([`barrier`](super::barrier)); old shards take until all barriers have come, and a
+//! producer that has sent its barrier waits for this thread only, which waits for nobody else.
 //!
-//! **Cost:** a pause, for producers and results, from the barrier until the new shards have taken over: whole panes are moved
-//! where all their key groups are, and copied key by key otherwise.
+//! **Cost:** a pause, for producers and results, from the barrier until the new shards have taken over: whole panes are
+//! moved where all their key groups are, and copied key by key otherwise.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
@@ -25,22 +25,22 @@ use crossbeam::channel::{Receiver, Sender, bounded};
 
 use super::affinity;
 use super::engine::Engine;
+use super::handover::ShardState;
 use super::report::RescaleReport;
 use super::shard::Shard;
-use super::shared::{IngestShared, Transfer};
 use super::sink::lock;
+use super::stats::WorkerStats;
+use super::topology::{IngestShared, Transfer};
 use super::topology::{Topology, even_ranges};
 use super::wake::Sleeper;
-use super::windows::OpenWindows;
-use super::worker::{self, Feed, WorkerStats};
-use crate::checkpoint::SectionImage;
+use super::worker::{self, Feed};
 use crate::config::Job;
 use crate::error::RunError;
 use crate::key::group::check_parts;
 use crate::state::pane::Pane;
 
-/// How long this thread waits for a shard before it looks whether the run still goes on, and whether a handle that nobody
-/// uses can hand on more.
+/// How long this thread waits for a shard before it looks whether the run still goes on, and whether a handle that
+/// nobody uses can hand on more.
 const LOOK: Duration = Duration::from_micros(50);
 
 /// Panes with memory that is there, for each new shard, at most.
@@ -51,31 +51,6 @@ const WARM_KEYS_MIN: usize = 10_000;
 
 /// Key groups are not all of one size, and keys come meanwhile.
 const WARM_MARGIN: f64 = 1.1;
-
-/// What a shard leaves behind.
-#[derive(Debug)]
-pub(crate) struct ShardState {
-    pub(crate) shard: usize,
-    pub(crate) groups: RangeInclusive<u16>,
-    pub(crate) kept: KeptState,
-    /// The watermark of each producer, by its number.
-    pub(crate) promised: Vec<(u32, i64)>,
-    /// All windows that end at or before this are closed.
-    pub(crate) closed: i64,
-    /// The largest watermark of any producer.
-    pub(crate) furthest: i64,
-    /// From the first barrier to the last.
-    pub(crate) alignment: Duration,
-}
-
-/// The state of a shard.
-#[derive(Debug)]
-pub(crate) enum KeptState {
-    /// In memory: to be moved, or copied row by row.
-    Panes(OpenWindows),
-    /// Of a process, and where some of it is on disk: as in a checkpoint.
-    Sections(Vec<SectionImage>),
-}
 
 /// What a thread that was started beforehand is to run.
 pub(super) struct Start {
@@ -96,11 +71,13 @@ impl Engine {
     /// Goes on with another number of shards while producers keep pushing: key groups and their state move, results
     /// are the same. Returns when the new shards have taken over.
     ///
-    /// Producers wait meanwhile, and `try_push` gives batches back. Checkpoints, snapshots and further rescales wait for their turn.
+    /// Producers wait meanwhile, and `try_push` gives batches back. Checkpoints, snapshots and further rescales wait
+    /// for their turn.
     ///
     /// # Errors
-    /// [`RunError::Limit`] for a job with readers, for no shards or more than key groups ([`JobBuilder::max_parallelism`](crate::JobBuilder::max_parallelism)), with
-    /// nothing changed; if threads cannot be started, with nothing changed; [`RunError::Stopped`] if the run has ended.
+    /// [`RunError::Limit`] for a job with readers, for no shards or more than key groups
+    /// ([`JobBuilder::max_parallelism`](crate::JobBuilder::max_parallelism)), and if threads cannot be started, with
+    /// nothing changed; [`RunError::Stopped`] if the run has ended.
     pub fn rescale(&self, workers: usize) -> Result<RescaleReport, RunError> {
         let Job { max_parallelism: groups, readers, .. } = *self.shared().job;
         if readers {
@@ -278,8 +255,8 @@ impl Engine {
         transfers
     }
 
-    /// Lets all producers go on. Later than they could, since rows that wait in rings help nobody, and whoever puts them
-    /// there takes time from the shards that take over.
+    /// Lets all producers go on. Later than they could, since rows that wait in rings help nobody, and whoever puts
+    /// them there takes time from the shards that take over.
     fn transfer_producers(&self, transfers: Vec<(Arc<IngestShared>, Transfer)>) {
         let open = lock(&self.shared().ingests);
         for (ingest, transfer) in transfers {

@@ -18,14 +18,14 @@ use super::exchange::{Bucket, Exchange};
 use super::message::{Message, Prepared};
 use super::metrics::ShardMeter;
 use super::ring::Consumer;
-use super::shared::{EngineShared, IngestShared, Request};
+use super::shared::EngineShared;
 use super::sink::{Sink as _, lock};
-use super::topology::Topology;
+use super::stats::ShardStats;
+use super::topology::{IngestShared, Request, Topology};
 use super::windows::OpenWindows;
 use crate::error::RunError;
 use crate::process::keyed::{AtShard, Taken};
 use crate::skew::ledger::{Ledger, LedgerError};
-use crate::spill::SpillStats;
 use crate::state::pane::Pane;
 use crate::time::window::Span;
 
@@ -74,23 +74,6 @@ pub(crate) struct Shard {
     changed: bool,
     early_at: Instant,
     pub(crate) stats: ShardStats,
-}
-
-/// What a shard counts.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ShardStats {
-    pub(crate) rows_in: u64,
-    pub(crate) rows_out: u64,
-    pub(crate) rows_early: u64,
-    pub(crate) open_windows_max: usize,
-    pub(crate) windows_emitted: u64,
-    pub(crate) state_keys_max: usize,
-    pub(crate) state_bytes_max: usize,
-    pub(crate) no_huge_pages: bool,
-    pub(crate) spilled: SpillStats,
-    messages: u64,
-    /// When the size of the state is to be looked at next.
-    check_at: u64,
 }
 
 /// A barrier that some producers have sent, and others not yet.
@@ -244,7 +227,7 @@ impl Shard {
         let Some(timeout) = self.engine.job.idle_timeout else { return };
         let timeout_us = u64::try_from(timeout.as_micros()).unwrap_or(u64::MAX);
         for inbound in &self.inbound {
-            if inbound.ingest.check_idle(&self.engine, timeout_us) {
+            if inbound.ingest.check_idle(self.engine.now_us(), timeout_us) {
                 self.engine.aligner.leave(inbound.ingest.input);
                 self.topology.notify_all();
             }

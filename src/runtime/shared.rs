@@ -2,31 +2,23 @@
 //!
 //! All of it is control plane, touched per batch at most.
 
-use std::sync::atomic::{
-    AtomicBool, AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering,
-};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Instant;
-
-use arrow::record_batch::RecordBatch;
-use crossbeam::channel::Sender;
 
 use super::align::Aligner;
 use super::assign::RowCounts;
 use super::barrier::{Barriers, CheckpointCounts};
-use super::board::{Board, ProducerBoard};
-use super::message::Message;
-use super::metrics::InputMeter;
+use super::board::Board;
 use super::outlet::Outlet;
 use super::report::RescaleReport;
 use super::restore::Restored;
-use super::ring::Producer;
 use super::sink::{Sink, lock};
 use super::skew_control::SkewControl;
+use super::stats::WorkerStats;
 use super::timer::Timer;
-use super::topology::Topology;
+use super::topology::{IngestShared, Topology};
 use super::wake::Wake;
-use super::worker::WorkerStats;
 use crate::checkpoint::RowTotals;
 use crate::config::Job;
 use crate::error::RunError;
@@ -105,118 +97,11 @@ pub(crate) trait Served: Send + Sync {
     fn give_wanted(&self);
 }
 
-/// Something asked of a shard from outside.
-#[derive(Debug)]
-pub(crate) enum Request {
-    /// The current results of all open windows, without closing them.
-    Snapshot(Sender<Result<Vec<RecordBatch>, RunError>>),
-}
-
-/// What shards may know of a producer.
-#[derive(Debug)]
-pub(crate) struct IngestShared {
-    /// Number among the producers of the run.
-    pub(crate) id: u32,
-    /// The last barrier before its first row.
-    pub(crate) born: u64,
-    /// Number among the inputs, of a handle of a job with event time; a worker speaks for all inputs.
-    pub(crate) input: Option<usize>,
-    state: AtomicU8,
-    /// Whether a worker owns it, which serves it all the time.
-    pub(crate) of_worker: bool,
-    /// The latest request for partials that it has met.
-    pub(crate) partials_given: AtomicU64,
-    /// Wakes the producer when a ring has room again.
-    pub(crate) wake: Arc<Wake>,
-    /// When it last did something, in microseconds since the engine started.
-    last_active_us: AtomicU64,
-    /// What it tells of itself while it runs.
-    pub(crate) meter: InputMeter,
-    /// Where it shows partials to readers.
-    pub(crate) board: Option<Arc<ProducerBoard>>,
-    /// Where it goes on after a rescale, until it does.
-    pub(crate) transfer: Mutex<Option<Transfer>>,
-}
-
-/// Where a producer goes on after a rescale.
-#[derive(Debug)]
-pub(crate) struct Transfer {
-    pub(crate) topology: Arc<Topology>,
-    /// To each shard.
-    pub(crate) rings: Vec<Producer<Message>>,
-    /// What it has promised.
-    pub(crate) watermark: i64,
-}
-
 /// What workers have counted whose shards are no more.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     pub(crate) stats: WorkerStats,
     pub(crate) rescales: Vec<RescaleReport>,
-}
-
-/// Nothing is being done with it: the idle clock runs.
-const QUIET: u8 = 0;
-/// Excused from holding back the watermark.
-const IDLE: u8 = 1;
-/// A call is under way, or rows wait in it for room: silent perhaps, but not by its own will.
-const BUSY: u8 = 2;
-
-impl IngestShared {
-    pub(crate) fn new(
-        id: u32,
-        of_worker: bool,
-        input: Option<usize>,
-        born: u64,
-        wake: Arc<Wake>,
-        board: Option<Arc<ProducerBoard>>,
-    ) -> Self {
-        Self {
-            id,
-            born,
-            board,
-            input,
-            of_worker,
-            partials_given: AtomicU64::new(0),
-            // A worker speaks for its sources, whose silence is judged where they are read.
-            state: AtomicU8::new(if of_worker { BUSY } else { QUIET }),
-            wake,
-            last_active_us: AtomicU64::new(0),
-            meter: InputMeter::default(),
-            transfer: Mutex::default(),
-        }
-    }
-
-    /// Whether it is excused from holding back the watermark.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == IDLE
-    }
-
-    pub(crate) fn set_idle(&self) {
-        self.state.store(IDLE, Ordering::SeqCst);
-    }
-
-    /// Something is done with it, so it is not idle until [`IngestShared::rest`]; true if it was.
-    pub(crate) fn begin(&self) -> bool {
-        self.state.swap(BUSY, Ordering::SeqCst) == IDLE
-    }
-
-    /// All it had has been handed on: from now on it is silent.
-    pub(crate) fn rest(&self, shared: &EngineShared) {
-        self.touch(shared);
-        let _ = self.state.compare_exchange(BUSY, QUIET, Ordering::SeqCst, Ordering::SeqCst);
-    }
-
-    pub(crate) fn touch(&self, shared: &EngineShared) {
-        self.last_active_us.store(shared.now_us(), Ordering::Relaxed);
-    }
-
-    /// Marks it idle if it has been silent for `timeout_us` while it could have delivered.
-    pub(crate) fn check_idle(&self, shared: &EngineShared, timeout_us: u64) -> bool {
-        let silent = shared.now_us().saturating_sub(self.last_active_us.load(Ordering::Relaxed));
-        silent >= timeout_us
-            && self.state.compare_exchange(QUIET, IDLE, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
 }
 
 impl EngineShared {

@@ -311,7 +311,7 @@ impl OpenWindows {
                     },
                     &mut self.scratch,
                 )?;
-                self.given.insert(end, whole);
+                self.keep_given(end, whole);
                 continue;
             }
             let mut given = self.given.remove(&end).unwrap_or_else(|| self.spare_pane());
@@ -327,6 +327,20 @@ impl OpenWindows {
             recycle(&mut self.spare, whole);
         }
         self.reopen(point, parts)
+    }
+
+    /// Keeps a result that may be corrected, beside what there is of the same window: after a restore or a rescale,
+    /// other keys' results may have been given before, by a shard that was ahead.
+    fn keep_given(&mut self, end: i64, mut whole: Pane) {
+        let Some(given) = self.given.get_mut(&end) else {
+            self.given.insert(end, whole);
+            return;
+        };
+        let groups = self.job.max_parallelism;
+        let all = 0..=u16::try_from(groups - 1).expect("at most 2^15 key groups");
+        let keys = whole.len();
+        given.copy_groups(&self.job.plan, &mut whole, (&all, groups), keys, &mut self.scratch);
+        recycle(&mut self.spare, whole);
     }
 
     /// Puts parts back under the windows that are left of their spans after `end`.

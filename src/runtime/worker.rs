@@ -10,10 +10,11 @@ use std::time::{Duration, Instant};
 use arrow::record_batch::RecordBatch;
 
 use super::intake::Intake;
-use super::shard::{Progress, Shard, ShardStats};
+use super::shard::{Progress, Shard};
 use super::shared::EngineShared;
 use super::source::Unit;
 use super::source_set::{Next, SourceSet, Taken};
+use super::stats::WorkerStats;
 use super::wake::Sleeper;
 use crate::config::Job;
 use crate::error::{RunError, SourceError};
@@ -34,31 +35,6 @@ const SLEEP_POLLING: Duration = Duration::from_millis(1);
 
 /// How often a worker tells what is not at hand: its processor time, and what waits in its rings.
 const TOLD_EVERY: Duration = Duration::from_millis(10);
-
-/// What a worker did with its time, and what its shard counted.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct WorkerStats {
-    pub(crate) shard: ShardStats,
-    /// Rows that its feed aggregated into partials.
-    pub(crate) rows_hot: u64,
-    pub(crate) busy: Duration,
-    pub(crate) idle: Duration,
-    pub(crate) backpressured: Duration,
-    pub(crate) cpu: Duration,
-}
-
-impl WorkerStats {
-    /// Adds what another worker counted; times and largest sizes are each worker's own.
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.rows_hot += other.rows_hot;
-        self.shard.rows_in += other.shard.rows_in;
-        self.shard.rows_out += other.shard.rows_out;
-        self.shard.rows_early += other.shard.rows_early;
-        self.shard.windows_emitted += other.shard.windows_emitted;
-        self.shard.no_huge_pages |= other.shard.no_huge_pages;
-        self.shard.spilled.add(&other.shard.spilled);
-    }
-}
 
 /// The reading half of a worker.
 #[derive(Debug)]

@@ -91,7 +91,10 @@ impl Arena {
 
     /// Bytes of memory that `bytes` more take at most.
     pub(crate) fn growth(&self, bytes: usize) -> usize {
-        if bytes == 0 { 0 } else { bytes + CHUNK_MAX.min(self.reserved.max(CHUNK_MIN)) }
+        // The last new chunk may be as large as all before it, and what does not fit into the rest of a chunk leaves it
+        // empty.
+        let last = CHUNK_MAX.min(self.reserved + 2 * bytes + CHUNK_MIN);
+        if bytes == 0 { 0 } else { 2 * bytes + last }
     }
 
     /// Forgets the bytes and keeps the memory. Nobody else may see it any more.

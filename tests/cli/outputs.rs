@@ -24,7 +24,7 @@ const STATS: [&str; 21] = [
     "hot_keys",
     "two_phase_given_up_at_row",
 ];
-const SHARD: [&str; 12] = [
+const SHARD: [&str; 15] = [
     "shard",
     "key_groups",
     "rows_in",
@@ -37,6 +37,9 @@ const SHARD: [&str; 12] = [
     "state_keys_max",
     "state_bytes_max",
     "open_windows_max",
+    "spilled_bytes",
+    "spilled_runs",
+    "spill_s",
 ];
 const IMBALANCE: [&str; 4] =
     ["rows_max_over_mean", "rows_cov", "busy_max_over_mean", "unmitigated_rows_max_over_mean"];

@@ -16,7 +16,7 @@ impl Intake {
         let may_go_on = self.engine.aligner.may_go_on(self.shared.input);
         if !may_go_on {
             // Held back, not silent.
-            self.shared.touch(&self.engine);
+            self.shared.touch(self.engine.now_us());
         }
         Ok(may_go_on)
     }

@@ -7,8 +7,9 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use super::{Intake, MiniBatch};
-use crate::runtime::shared::{EngineShared, IngestShared, Transfer};
+use crate::runtime::shared::EngineShared;
 use crate::runtime::sink::lock;
+use crate::runtime::topology::{IngestShared, Transfer};
 
 /// How long a producer that comes during a rescale waits before it looks again.
 const LOOK: Duration = Duration::from_micros(50);

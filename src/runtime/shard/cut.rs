@@ -10,7 +10,7 @@ use arrow::record_batch::RecordBatch;
 use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
 use crate::error::RunError;
 use crate::runtime::barrier::ShardCut;
-use crate::runtime::rescale::{KeptState, ShardState};
+use crate::runtime::handover::{KeptState, ShardState};
 use crate::runtime::restore::Restored;
 use crate::runtime::sink::lock;
 use crate::runtime::windows::OpenWindows;
@@ -133,7 +133,7 @@ impl Shard {
         } else {
             let windows =
                 OpenWindows::new(Arc::clone(&self.engine.job), self.topology.workers(), None);
-            KeptState::Panes(std::mem::replace(&mut self.windows, windows))
+            KeptState::Panes(Box::new(std::mem::replace(&mut self.windows, windows)))
         };
         self.done = true;
         self.aligning = None;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Job;
 use crate::error::RunError;
-use crate::spill::{Lane, Merge, PaneFormat, Run, RunWriter, SpillFiles, SpillStats};
+use crate::spill::{Block, Lane, Merge, PaneFormat, Run, RunWriter, SpillFiles, SpillStats};
 use crate::state::pane::image::ImageLayout;
 use crate::state::pane::{Pane, Scratch};
 use crate::time::window::Span;
@@ -103,7 +103,7 @@ impl Budget {
 
     /// Whether rows that take so much on disk may come back into memory for good.
     pub(super) fn is_small(&self, runs: &[Run]) -> bool {
-        let bytes = runs.iter().flat_map(|run| run.blocks().iter()).map(|block| block.bytes());
+        let bytes = runs.iter().flat_map(|run| run.blocks().iter()).map(Block::bytes);
         bytes.sum::<usize>() <= self.bytes / 8
     }
 

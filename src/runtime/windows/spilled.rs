@@ -80,7 +80,7 @@ impl OpenWindows {
     /// Adds up what the state takes.
     pub(super) fn recount(&mut self) {
         let Some(budget) = &mut self.budget else { return };
-        let sessions = self.sessions.iter().flat_map(|sessions| sessions.panes());
+        let sessions = self.sessions.iter().flat_map(Sessions::panes);
         let panes = self.open.values().chain(self.given.values()).chain(&self.spare);
         budget.used = panes.chain(sessions).map(Pane::reserved).sum();
         budget.last = None;
@@ -278,6 +278,7 @@ impl OpenWindows {
             }
             let Self { budget, scratch, .. } = self;
             let budget = budget.as_mut().expect("what is on disk has a budget");
+            let mut given = budget.given.remove(&end).unwrap_or_default();
             let kept = if end == point {
                 let mut continues = false;
                 let lanes = vec![Lane::of(late)];
@@ -285,7 +286,7 @@ impl OpenWindows {
                     give_first(panes, (bounds, false), &mut continues, (&mut *give, scratch))
                 })?
             } else {
-                let given = budget.given.remove(&end).unwrap_or_default();
+                let given = std::mem::take(&mut given);
                 let lanes = vec![Lane::disjoint(given), Lane::of(late)];
                 budget.merge(&job, lanes, Some(0), scratch, &mut |panes, scratch| {
                     let [given, late] = panes else { unreachable!("two lanes") };
@@ -299,7 +300,9 @@ impl OpenWindows {
                     give(results, scratch)
                 })?
             };
-            budget.given.insert(end, vec![kept]);
+            // Beside those of other keys that a shard gave which was ahead, before a restore or a rescale.
+            given.push(kept);
+            budget.given.insert(end, given);
         }
         Ok(())
     }
@@ -519,7 +522,9 @@ impl OpenWindows {
             add(SectionKind::Given, Span::on_time(*end, *end), &budget.write(&job, pane, scratch)?);
         }
         for (end, runs) in &budget.given {
-            runs.iter().for_each(|run| add(SectionKind::Given, Span::on_time(*end, *end), run));
+            for run in runs {
+                add(SectionKind::Given, Span::on_time(*end, *end), run);
+            }
         }
         if let Some(sessions) = sessions {
             let run = budget.write(&job, sessions.open_mut(), scratch)?;
