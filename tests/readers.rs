@@ -68,7 +68,7 @@ impl Rows {
     fn key(&mut self) -> i64 {
         let phase = self.made / 200_000;
         let roll = self.roll();
-        if phase % 2 == 0 && roll % 4 > 0 {
+        if phase.is_multiple_of(2) && !roll.is_multiple_of(4) {
             return HOT + i64::try_from(phase / 2 % 5).unwrap();
         }
         // More keys as time goes on, so that indexes grow.
@@ -122,8 +122,11 @@ fn read(reader: &Reader, seed: i64, reads: u64, windowed: bool, seen: &AtomicU64
     while i < reads || seen.load(Ordering::Relaxed) < READS / 10 {
         i += 1;
         let roll = rows.roll();
-        let key =
-            if roll % 3 == 0 { HOT + (roll >> 8) as i64 % 5 } else { (roll >> 8) as i64 % KEYS };
+        let key = if roll.is_multiple_of(3) {
+            HOT + (roll >> 8) as i64 % 5
+        } else {
+            (roll >> 8) as i64 % KEYS
+        };
         let mut ends = i64::MIN;
         let windows = reader.each_int(key, |window, values| {
             assert_eq!(window.is_some(), windowed);
