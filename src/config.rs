@@ -496,7 +496,7 @@ impl JobBuilder {
     /// needed; results are the same. What cannot be written to disk is an error of the run when it does not fit:
     /// custom aggregates that cannot be saved, and keys whose state is too large alone. A part of the limit, 24
     /// MiB and 24 MiB for each worker but at most half of it, is set aside for what is not state: the program,
-    /// batches under way, partial aggregates of producers. So a limit of less than some 50 MB for each worker
+    /// batches under way, partial aggregates of producers. So a limit of less than some 80 MB for each worker
     /// cannot be kept to. What a sink, a source or a caller of [`snapshot`](crate::Engine::snapshot) holds is
     /// not counted. Not for jobs with a process. Default: none.
     pub fn memory_limit(mut self, bytes: u64) -> Self {

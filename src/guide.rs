@@ -126,6 +126,13 @@
 //! your own, with timers, is a [keyed process](crate::process): it stays for ever unless it
 //! [clears](crate::process::Context::clear) itself.
 //!
+//! # Another number of shards
+//!
+//! [`Engine::rescale`](crate::Engine::rescale) adds or removes shards while producers go on pushing: state moves,
+//! results are the same. Producers wait for some tens of milliseconds per million keys; how long it was, says
+//! [`RescaleReport`](crate::runtime::report::RescaleReport). A sink that keeps something for each shard overrides
+//! [`Sink::rescaled`](crate::Sink::rescaled). Jobs with readers keep their number of shards.
+//!
 //! # Readers
 //!
 //! A job built with [`readers`](crate::JobBuilder::readers) lets any thread ask for a key's current aggregates, in
