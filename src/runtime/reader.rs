@@ -1,9 +1,9 @@
 //! Reads the current aggregates of a key, from any thread, without a lock.
 //!
 //! A key's state in one window is the owner's row and the partials that producers have of it. They are read twice
-//! ([`collect`]): if all are the same both times, they were so together at an instant between (the double collect of
-//! Afek et al., "Atomic snapshots of shared memory", 1993). No stamp and no list ever comes back while a guard is held,
-//! so being the same means not having changed.
+//! (`reader/collect.rs`): if all are the same both times, they were so together at an instant between (the double
+//! collect of Afek et al., "Atomic snapshots of shared memory", 1993). No stamp and no list ever comes back while a
+//! guard is held, so being the same means not having changed.
 //!
 //! Cost: a search in one table for each open window; a little more for each producer; no lock and, once the result
 //! has room, few allocations.
