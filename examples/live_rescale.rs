@@ -71,12 +71,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for workers in [8, 3, 7, 4, 1, 2] {
             let report = engine.rescale(workers)?;
             println!(
-                "{} -> {} shards at row {}: a pause of {:.1} ms, {:.1} ms of it to come to one cut",
+                "{} -> {} shards at row {}: a pause of {:.1} ms, {:.1} ms of it to come to one cut; all state moved \
+                 after {:.1} ms",
                 report.from,
                 report.to,
                 report.at_row,
                 report.pause.as_secs_f64() * 1e3,
                 report.alignment.as_secs_f64() * 1e3,
+                report.settled.as_secs_f64() * 1e3,
             );
             std::thread::sleep(Duration::from_millis(300));
         }

@@ -129,9 +129,9 @@
 //! # Another number of shards
 //!
 //! [`Engine::rescale`](crate::Engine::rescale) adds or removes shards while producers go on pushing: state moves,
-//! results are the same. Producers wait for some tens of milliseconds per million keys; how long it was, says
-//! [`RescaleReport`](crate::runtime::report::RescaleReport). A sink that keeps something for each shard overrides
-//! [`Sink::rescaled`](crate::Sink::rescaled). Jobs with readers keep their number of shards.
+//! results are the same. Producers wait for a few milliseconds, since most state is copied when rows flow again; how
+//! long it was, says [`RescaleReport`](crate::runtime::report::RescaleReport). A sink that keeps something for each
+//! shard overrides [`Sink::rescaled`](crate::Sink::rescaled). Jobs with readers keep their number of shards.
 //!
 //! # Readers
 //!

@@ -1,7 +1,7 @@
 //! Barriers: how all threads of a run come to one cut while rows flow.
 //!
-//! A checkpoint is asked for by a number, one larger than the one before. Each producer, between two batches, hands
-//! on all partials it holds and sends every shard a barrier with that number, in band. A shard that has taken a
+//! A checkpoint is asked for by a number, one larger than the one before. Each producer, between two batches or slices,
+//! hands on all partials it holds and sends every shard a barrier with that number, in band. A shard that has taken a
 //! producer's barrier takes nothing more of it until the barriers of all others have come (or these have ended); then
 //! its state holds all rows before the cut and none after. It makes an image of it and goes on. Producers wait for
 //! nobody, except workers that read sources: they finish the units they have in hand and wait for each other, so

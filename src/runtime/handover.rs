@@ -1,10 +1,12 @@
 //! What a shard leaves to those that come after it, when the run is rescaled.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::windows::OpenWindows;
+use super::windows::{OldPane, OpenWindows};
 use crate::checkpoint::SectionImage;
+use crate::time::window::Span;
 
 /// What a shard leaves behind.
 #[derive(Debug)]
@@ -25,8 +27,8 @@ pub(crate) struct ShardState {
 /// The state of a shard.
 #[derive(Debug)]
 pub(crate) enum KeptState {
-    /// In memory: to be moved, or copied row by row.
-    Panes(Box<OpenWindows>),
+    /// In memory: to be moved, or copied row by row. The open panes stand beside the rest.
+    Panes(Box<OpenWindows>, BTreeMap<Span, OldPane>),
     /// Of a process, and where some of it is on disk: as in a checkpoint.
     Sections(Vec<SectionImage>),
 }

@@ -406,6 +406,9 @@ impl Intake {
             if !self.send_outbox() || !self.has_transferred() {
                 return Ok(false);
             }
+            if self.may_split_batches() && self.queue_barrier() {
+                continue;
+            }
             let routed = match self.route_next() {
                 Ok(routed) => routed,
                 Err(error) => {

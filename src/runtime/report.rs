@@ -109,8 +109,10 @@ pub struct RescaleReport {
     pub at_row: u64,
     /// The longest time, over shards, from the first barrier to the last.
     pub alignment: Duration,
-    /// From the request until all state was where it belongs: longer than any producer had to wait.
+    /// From the request until all producers could go on: longer than any of them had to wait.
     pub pause: Duration,
+    /// From the request until all state was where it belongs: the new shards copy what is theirs between messages.
+    pub settled: Duration,
 }
 
 /// A key that was hot, and why.

@@ -12,9 +12,11 @@
 //! **No deadlock:** as for barriers ([`barrier`](super::barrier)); old shards take until all barriers have come, and a
 //! producer that has sent its barrier waits for this thread only, which waits for nobody else.
 //!
-//! **Cost:** a pause, for producers and results, from the barrier until the new shards have taken over: whole panes are
-//! moved where all their key groups are, and copied key by key otherwise.
+//! **Cost:** a pause, for producers and results, from the barrier until the new shards have begun. Whole panes are
+//! moved where all their key groups are; others are copied key by key, by the new shards between messages, as
+//! [`windows`](super::windows) has it, so that the pause hardly depends on how many keys there are.
 
+use std::convert::Infallible;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -58,6 +60,7 @@ pub(super) struct Start {
     feed: Option<Feed>,
     before: Arc<Vec<Mutex<ShardState>>>,
     ready: Sender<()>,
+    settled: Sender<Infallible>,
 }
 
 /// Threads that wait for the shards they are to run. Dropped, they end.
@@ -69,10 +72,10 @@ struct Recruits {
 
 impl Engine {
     /// Goes on with another number of shards while producers keep pushing: key groups and their state move, results
-    /// are the same. Returns when the new shards have taken over.
+    /// are the same. Returns when all state is where it belongs.
     ///
-    /// Producers wait meanwhile, and `try_push` gives batches back. Checkpoints, snapshots and further rescales wait
-    /// for their turn.
+    /// Producers wait for the first part of that ([`RescaleReport::pause`]), and `try_push` gives batches back.
+    /// Checkpoints and further rescales wait for their turn.
     ///
     /// # Errors
     /// [`RunError::Limit`] for a job with readers, for no shards or more than key groups
@@ -119,15 +122,19 @@ impl Engine {
         }
         let transfers = self.connect_producers(&topology, &states);
         let before = Arc::new(states.into_iter().map(Mutex::new).collect::<Vec<_>>());
-        self.put_to_work(recruits, &topology, &before)?;
+        let settled = self.put_to_work(recruits, &topology, &before)?;
+        let pause = started.elapsed();
+        self.transfer_producers(transfers);
+        // Nothing is ever sent: all shards have what is theirs when all have dropped their end.
+        let _ = settled.recv();
         let report = RescaleReport {
             from: old.workers(),
             to: topology.workers(),
             at_row,
             alignment,
-            pause: started.elapsed(),
+            pause,
+            settled: started.elapsed(),
         };
-        self.transfer_producers(transfers);
         lock(&shared.retired).rescales.push(report.clone());
         drop(turn);
         Ok(report)
@@ -153,8 +160,8 @@ impl Engine {
                 drop(warm);
                 // None if it is not needed after all.
                 let Ok((start, sleeper)) = started.recv() else { return Ok(None) };
-                let Start { mut shard, feed, before, ready } = start;
-                shard.take_over(&before, panes)?;
+                let Start { mut shard, feed, before, ready, settled } = start;
+                shard.take_over(&before, panes, settled)?;
                 // What is left is dropped by whoever rescales.
                 drop(before);
                 let _ = ready.send(());
@@ -274,7 +281,7 @@ impl Engine {
         recruits: Recruits,
         topology: &Arc<Topology>,
         before: &Arc<Vec<Mutex<ShardState>>>,
-    ) -> Result<(), RunError> {
+    ) -> Result<Receiver<Infallible>, RunError> {
         let shared = self.shared();
         let Recruits { sleepers, starts, .. } = recruits;
         if let Some(sources) = self.sources() {
@@ -284,15 +291,18 @@ impl Engine {
         let feeds = sleepers.iter().enumerate().map(|(id, sleeper)| self.feed(id, sleeper));
         let feeds = feeds.collect::<Vec<_>>();
         let (ready, taken_over) = bounded(topology.workers());
+        let (settled, all_settled) = bounded(0);
         let all = starts.into_iter().zip(sleepers).zip(feeds).enumerate();
         for (id, ((start, sleeper), feed)) in all {
             let one = Shard::of(Arc::clone(topology), id, Arc::clone(shared));
-            let (before, ready) = (Arc::clone(before), ready.clone());
-            let start = start.send((Start { shard: one, feed, before, ready }, sleeper));
+            let (before, ready, settled) = (Arc::clone(before), ready.clone(), settled.clone());
+            let one = Start { shard: one, feed, before, ready, settled };
+            let start = start.send((one, sleeper));
             start.map_err(|_| RunError::Stopped)?;
         }
-        drop(ready);
-        wait_for_all(&taken_over, topology.workers())
+        drop((ready, settled));
+        wait_for_all(&taken_over, topology.workers())?;
+        Ok(all_settled)
     }
 }
 

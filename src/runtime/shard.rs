@@ -166,6 +166,7 @@ impl Shard {
         let requests = if requested { self.requests() } else { Vec::new() };
         let in_rings = self.engine.job.ring_capacity * self.inbound.len();
         let budget = if requested { budget.max(in_rings) } else { budget };
+        let settled = self.windows.settle_step();
         let mut taken = 0;
         loop {
             let before = taken;
@@ -200,7 +201,7 @@ impl Shard {
         self.try_cut()?;
         Ok(match (self.done, taken) {
             (true, _) => Progress::Done,
-            (false, 0) => Progress::Idle,
+            (false, 0) if !settled => Progress::Idle,
             (false, _) => Progress::Worked,
         })
     }
@@ -214,6 +215,7 @@ impl Shard {
             || self.can_answer()
             || self.can_cut()
             || self.has_messages()
+            || self.windows.is_settling()
             || (self.engine.closing.load(Ordering::SeqCst) && self.all_ended())
     }
 

@@ -26,6 +26,7 @@ use arrow::record_batch::RecordBatch;
 use super::board::ShardBoard;
 use super::emit::{Bounds, Give, Results};
 use super::sessions::Sessions;
+use super::sink::lock;
 use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
 use crate::config::Job;
 use crate::error::{CheckpointError, RunError};
@@ -34,9 +35,12 @@ use crate::state::pane::{Pane, Scratch};
 use crate::time::window::{Span, Windows};
 
 mod budget;
+mod inherit;
 mod spilled;
 
 use budget::Budget;
+use inherit::Inheritance;
+pub(crate) use inherit::OldPane;
 
 /// Panes kept with their memory for later windows.
 const SPARE_PANES_MAX: usize = 4;
@@ -60,6 +64,8 @@ pub(crate) struct OpenWindows {
     budget: Option<Budget>,
     /// Where readers see the open panes.
     board: Option<ShardBoard>,
+    /// What other shards had, and this one has not yet.
+    inheritance: Inheritance,
 }
 
 /// Size of the state.
@@ -84,6 +90,7 @@ impl OpenWindows {
             scratch: Scratch::default(),
             len_max: 0,
             board,
+            inheritance: Inheritance::default(),
         }
     }
 
@@ -177,6 +184,7 @@ impl OpenWindows {
         let job = Arc::clone(&self.job);
         self.watermark = watermark;
         let mut closed_any = false;
+        self.settle_to(watermark);
         while let Some(point) = self.next_point().filter(|point| *point <= watermark) {
             closed_any = true;
             let mut parts = self.take_parts(point);
@@ -400,6 +408,7 @@ impl OpenWindows {
 
     /// Gives the results of all open windows as they stand, in order of their end, and changes nothing.
     pub(crate) fn snapshot(&mut self, give: Give<'_>) -> Result<(), RunError> {
+        self.settle();
         let job = Arc::clone(&self.job);
         let Some(windows) = &job.windows else {
             let bounds = Bounds::None;
@@ -482,6 +491,7 @@ impl OpenWindows {
 impl OpenWindows {
     /// Everything that is kept, as sections of a checkpoint.
     pub(crate) fn image(&mut self, layout: &ImageLayout) -> Result<Vec<SectionImage>, RunError> {
+        self.settle();
         if !self.has_room_for_image() {
             return self.image_in_runs();
         }
@@ -550,10 +560,11 @@ impl OpenWindows {
     }
 
     /// Takes what belongs to the key groups `groups` from a shard that had the key groups `from` and is no more. The
-    /// rest it keeps, for others. `is_only` if nothing comes from any other shard.
+    /// rest it keeps, for others. `is_only` if nothing comes from any other shard. What is in `open`, its open panes,
+    /// is copied later, if it is not moved as a whole.
     pub(crate) fn take_over(
         &mut self,
-        other: &mut Self,
+        (other, open): (&mut Self, &BTreeMap<Span, OldPane>),
         from: &RangeInclusive<u16>,
         groups: &RangeInclusive<u16>,
         is_only: bool,
@@ -561,29 +572,31 @@ impl OpenWindows {
         let job = Arc::clone(&self.job);
         let is_whole = groups.start() <= from.start() && from.end() <= groups.end();
         let common = from.clone().filter(|group| groups.contains(group)).count();
+        let new = || Pane::new(&job.keys, &job.plan);
+        for (span, old) in open {
+            // Where nothing else comes, the pane itself is moved; else a warm one costs no page faults.
+            let is_moved = is_whole && (is_only || self.spare.is_empty());
+            match self.open.entry(*span) {
+                Entry::Vacant(entry) if is_moved => {
+                    entry.insert(std::mem::replace(&mut *lock(old), new()));
+                }
+                entry => {
+                    entry.or_insert_with(|| self.spare.pop().unwrap_or_else(new));
+                    self.inheritance.add(*span, Arc::clone(old), groups.clone());
+                }
+            }
+        }
         let Self { scratch, spare, .. } = self;
         let mut copy = |into: &mut Pane, pane: &mut Pane| {
             let expected = pane.len() * common / from.len();
             into.copy_groups(&job.plan, pane, (groups, job.max_parallelism), expected, scratch);
         };
-        // Where nothing else comes, the pane itself is moved; else a warm one costs no page faults.
-        let is_moved = |spare: &[Pane]| is_whole && (is_only || spare.is_empty());
-        let new = || Pane::new(&job.keys, &job.plan);
-        for (span, pane) in &mut other.open {
-            match self.open.entry(*span) {
-                Entry::Vacant(entry) if is_moved(spare) => {
-                    entry.insert(std::mem::replace(pane, new()));
-                }
-                entry => copy(entry.or_insert_with(|| spare.pop().unwrap_or_else(new)), pane),
-            }
-        }
         for (end, pane) in &mut other.given {
             copy(self.given.entry(*end).or_insert_with(|| spare.pop().unwrap_or_else(new)), pane);
         }
         if let (Some(mine), Some(others)) = (&mut self.sessions, &mut other.sessions) {
             copy(mine.open_mut(), others.open_mut());
         }
-        self.open.retain(|_, pane| pane.len() > 0);
         self.given.retain(|_, pane| pane.len() > 0);
     }
 

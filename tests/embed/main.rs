@@ -3,5 +3,6 @@
 mod appender;
 mod failure;
 mod process;
+mod rescale;
 mod results;
 mod memory;

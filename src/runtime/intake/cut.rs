@@ -13,10 +13,11 @@ use crate::runtime::sink::Sink as _;
 
 impl Intake {
     /// Queues the newest barrier for all shards, behind everything this producer has taken in and still holds;
-    /// false if it has passed it, or rows wait that were taken in before. The outbox must be empty.
+    /// false if it has passed it, or rows wait that must come before. The outbox must be empty.
     pub(crate) fn queue_barrier(&mut self) -> bool {
         let barrier = self.engine.barriers.wanted();
-        if barrier <= self.barrier || self.ended || self.backlog.is_some() {
+        let must_wait = self.backlog.is_some() && !self.may_split_batches();
+        if barrier <= self.barrier || self.ended || must_wait {
             return false;
         }
         self.barrier = barrier;
@@ -31,6 +32,12 @@ impl Intake {
         }
         self.engine.barriers.passed(&self.totals(), self.input_state(false));
         true
+    }
+
+    /// Whether a barrier may come between the rows of one batch, so that shards do not wait for its end. Not where a
+    /// position is of whole batches.
+    pub(super) fn may_split_batches(&self) -> bool {
+        self.name.is_none() && !self.shared.of_worker
     }
 
     /// Takes note of where all inputs stand at the barrier that their workers have come to.

@@ -1,11 +1,13 @@
 //! How a shard passes the barrier of a checkpoint, and begins where one was taken.
 
+use std::convert::Infallible;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::{Aligning, Shard};
 use arrow::record_batch::RecordBatch;
+use crossbeam::channel::Sender;
 
 use crate::checkpoint::{Section, SectionImage, SectionKind, SectionRows};
 use crate::error::RunError;
@@ -133,7 +135,9 @@ impl Shard {
         } else {
             let windows =
                 OpenWindows::new(Arc::clone(&self.engine.job), self.topology.workers(), None);
-            KeptState::Panes(Box::new(std::mem::replace(&mut self.windows, windows)))
+            let mut windows = std::mem::replace(&mut self.windows, windows);
+            let open = windows.leave_open();
+            KeptState::Panes(Box::new(windows), open)
         };
         self.done = true;
         self.aligning = None;
@@ -150,11 +154,13 @@ impl Shard {
     }
 
     /// Takes what belongs to this shard's key groups from the shards that were there before.
-    /// Panes in `warm` are empty, and taken for what is copied.
+    /// Panes in `warm` are empty, and taken for what is copied. Most of that is done later, between messages; `settled`
+    /// is dropped when all is.
     pub(crate) fn take_over(
         &mut self,
         before: &[Mutex<ShardState>],
         warm: Vec<Pane>,
+        settled: Sender<Infallible>,
     ) -> Result<(), RunError> {
         let groups = self.topology.ranges()[self.id].clone();
         self.windows.lend(warm);
@@ -171,8 +177,8 @@ impl Shard {
         for state in &mine {
             let ShardState { groups: from, kept, .. } = &mut *lock(state);
             match kept {
-                KeptState::Panes(windows) => {
-                    self.windows.take_over(windows, from, &groups, mine.len() == 1);
+                KeptState::Panes(windows, open) => {
+                    self.windows.take_over((windows, open), from, &groups, mine.len() == 1);
                 }
                 KeptState::Sections(sections) => {
                     for SectionImage { section, image } in sections {
@@ -189,6 +195,7 @@ impl Shard {
                 }
             }
         }
+        self.windows.tell_when_settled(settled);
         // What one had closed already is not there any more.
         self.windows.go_on_at(closed);
         self.furthest = furthest;

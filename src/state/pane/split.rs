@@ -1,8 +1,8 @@
 //! A pane's keys, given to several panes by key group: what a rescale does with it.
 
-use std::ops::RangeInclusive;
+use std::ops::{Range, RangeInclusive};
 
-use super::{LOOKUP_ROWS, LOOKUP_STEP, Pane, Scratch};
+use super::{Join, LOOKUP_ROWS, LOOKUP_STEP, Pane, Scratch};
 use crate::aggregate::Side;
 use crate::aggregate::plan::Plan;
 use crate::key::encode::KeyEncoder;
@@ -35,19 +35,52 @@ impl Pane {
         self.table.reserve(expected);
         for start in (0..len).step_by(LOOKUP_ROWS) {
             let ids = start..(start + LOOKUP_STEP).min(len);
-            from.table.export_keys(ids.clone(), &mut scratch.keys);
-            let hashes = &scratch.keys.hashes;
-            let is_mine = |hash: u64| groups.contains(&key_group(hash, max_parallelism));
-            scratch.selection.clear();
-            scratch.from.clear();
-            for (k, id) in (0..).zip(ids) {
-                if is_mine(hashes[k as usize]) {
-                    scratch.selection.push(k);
-                    scratch.from.push(from.table.rows_mut().ptr(id));
-                }
-            }
+            from.select_groups((groups, max_parallelism), ids, scratch);
             self.table.insert_all(&scratch.keys, &scratch.selection, &mut scratch.ptrs);
             self.copy_looked_up(plan, from, scratch);
+        }
+    }
+
+    /// Merges those of the keys `ids` of `from` that are in these of so many key groups, and leaves `from` as it is.
+    /// Says where to go on.
+    pub(crate) fn merge_groups(
+        &mut self,
+        plan: &Plan,
+        from: &mut Self,
+        (groups, max_parallelism): (&RangeInclusive<u16>, u32),
+        ids: Range<u32>,
+        scratch: &mut Scratch,
+    ) -> u32 {
+        let len = u32::try_from(from.len()).expect("row ids are 32 bits").min(ids.end);
+        for start in (ids.start..len).step_by(LOOKUP_ROWS) {
+            from.select_groups(
+                (groups, max_parallelism),
+                start..(start + LOOKUP_STEP).min(len),
+                scratch,
+            );
+            self.table.lookup(plan.isa, &scratch.keys, &scratch.selection, &mut scratch.ptrs);
+            self.merge_looked_up(plan, from, scratch, Join::Copy);
+        }
+        len
+    }
+
+    /// Exports the keys `ids`, and selects those of these key groups, with their rows.
+    fn select_groups(
+        &mut self,
+        (groups, max_parallelism): (&RangeInclusive<u16>, u32),
+        ids: Range<u32>,
+        scratch: &mut Scratch,
+    ) {
+        self.table.export_keys(ids.clone(), &mut scratch.keys);
+        let hashes = &scratch.keys.hashes;
+        let is_mine = |hash: u64| groups.contains(&key_group(hash, max_parallelism));
+        scratch.selection.clear();
+        scratch.from.clear();
+        for (k, id) in (0..).zip(ids) {
+            if is_mine(hashes[k as usize]) {
+                scratch.selection.push(k);
+                scratch.from.push(self.table.rows_mut().ptr(id));
+            }
         }
     }
 
