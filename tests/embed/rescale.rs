@@ -93,8 +93,8 @@ fn results_are_equal_where_windows_close_while_state_moves() {
         Some(Window::Session { gap: Duration::from_millis(200) }),
     ];
     for window in windows {
-        let plain = run(window.clone(), &[]);
-        let rescaled = run(window.clone(), &[3, 5, 1, 4, 2, 6]);
+        let plain = run(window, &[]);
+        let rescaled = run(window, &[3, 5, 1, 4, 2, 6]);
         assert_eq!(plain.len(), rescaled.len(), "{window:?}");
         let other = plain.iter().zip(&rescaled).find(|(one, other)| one != other);
         assert!(other.is_none(), "{window:?}: {other:?}");
