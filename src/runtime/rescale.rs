@@ -13,8 +13,9 @@
 //! producer that has sent its barrier waits for this thread only, which waits for nobody else.
 //!
 //! **Cost:** a pause, for producers and results, from the barrier until the new shards have begun. Whole panes are
-//! moved where all their key groups are; others are copied key by key, by the new shards between messages, as
-//! [`windows`](super::windows) has it, so that the pause hardly depends on how many keys there are.
+//! moved where all their key groups are; others are copied key by key, by the new shards between messages
+//! (`windows/inherit.rs`), so that the pause hardly depends on how many keys there are. Results kept for corrections,
+//! open sessions, and what goes over as sections are copied within the pause.
 
 use std::convert::Infallible;
 use std::ops::RangeInclusive;
@@ -75,7 +76,10 @@ impl Engine {
     /// are the same. Returns when all state is where it belongs.
     ///
     /// Producers wait for the first part of that ([`RescaleReport::pause`]), and `try_push` gives batches back.
-    /// Checkpoints and further rescales wait for their turn.
+    /// Checkpoints, snapshots and further rescales wait for their turn.
+    ///
+    /// Shards that wait for whoever takes their results do not get on with it: call this from another thread than the
+    /// one that empties a bounded channel.
     ///
     /// # Errors
     /// [`RunError::Limit`] for a job with readers, for no shards or more than key groups
@@ -140,7 +144,7 @@ impl Engine {
         Ok(report)
     }
 
-    /// Starts threads that wait, with memory for the state that is to come: page faults would be most of the pause.
+    /// Starts threads that wait, with memory for the state that is to come: page faults cost more than copying it.
     fn recruit(&self, ranges: &[RangeInclusive<u16>]) -> Result<Recruits, RunError> {
         let (shared, workers) = (self.shared(), ranges.len());
         let cores = affinity::cores(&shared.job.pinning, workers);

@@ -23,7 +23,7 @@ use crate::state::pane::Pane;
 use crate::time::window::Span;
 
 /// Keys looked at between two messages: a fraction of a millisecond.
-const STEP_KEYS: u32 = if cfg!(test) { 64 } else { 4096 };
+const STEP_KEYS: u32 = 4096;
 
 /// A pane of a shard that is no more.
 pub(crate) type OldPane = Arc<Mutex<Pane>>;
